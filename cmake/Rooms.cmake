@@ -1,0 +1,62 @@
+# Rooms: one static library per folder under src/, so that a test links what it tests and an arrow that
+# the design forbids does not link. topocoll_library() makes the shared and static library of them all.
+
+add_library(topocoll_flags INTERFACE)
+target_include_directories(topocoll_flags INTERFACE
+  $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>)
+target_compile_options(topocoll_flags INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -fno-math-errno)
+if(TOPOCOLL_WERROR)
+  target_compile_options(topocoll_flags INTERFACE -Werror)
+endif()
+if(TOPOCOLL_SANITIZE)
+  # gcc's -fsanitize adds checks that make its own flow warnings fire on library headers.
+  target_compile_options(topocoll_flags INTERFACE
+    -fsanitize=${TOPOCOLL_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer
+    -Wno-maybe-uninitialized -Wno-tsan)
+  target_link_options(topocoll_flags INTERFACE -fsanitize=${TOPOCOLL_SANITIZE})
+endif()
+
+set(TOPOCOLL_ROOMS "")
+
+function(topocoll_room name)
+  cmake_parse_arguments(ARG "" "" "ROOMS;LIBRARIES" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cc)
+  if(NOT sources)
+    return()
+  endif()
+  add_library(topocoll_${name} STATIC ${sources})
+  target_link_libraries(topocoll_${name} PUBLIC topocoll_flags ${ARG_LIBRARIES})
+  foreach(room IN LISTS ARG_ROOMS)
+    if(TARGET topocoll_${room})
+      target_link_libraries(topocoll_${name} PUBLIC topocoll_${room})
+    endif()
+  endforeach()
+  set(TOPOCOLL_ROOMS ${TOPOCOLL_ROOMS} ${name} PARENT_SCOPE)
+endfunction()
+
+function(topocoll_library)
+  set(objects "")
+  foreach(room IN LISTS TOPOCOLL_ROOMS)
+    list(APPEND objects $<TARGET_OBJECTS:topocoll_${room}>)
+  endforeach()
+  add_library(topocoll SHARED ${objects})
+  add_library(topocoll_static STATIC ${objects})
+  foreach(target topocoll topocoll_static)
+    add_library(topocoll::${target} ALIAS ${target})
+    target_include_directories(${target} PUBLIC
+      $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+    target_link_libraries(${target} PRIVATE
+      $<BUILD_INTERFACE:topocoll_flags> $<BUILD_INTERFACE:fmt::fmt-header-only>
+      $<BUILD_INTERFACE:spdlog::spdlog_header_only> $<BUILD_INTERFACE:nlohmann_json::nlohmann_json>
+      Threads::Threads $<BUILD_INTERFACE:Hwloc::hwloc> $<BUILD_INTERFACE:Highway::hwy>)
+    target_compile_features(${target} PUBLIC cxx_std_20)
+  endforeach()
+  set_target_properties(topocoll PROPERTIES
+    VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
+    LINK_FLAGS "-Wl,--exclude-libs,ALL -Wl,-z,defs")
+  if(TOPOCOLL_SANITIZE)
+    set_target_properties(topocoll PROPERTIES LINK_FLAGS "-Wl,--exclude-libs,ALL")
+  endif()
+  set(TOPOCOLL_ROOMS ${TOPOCOLL_ROOMS} PARENT_SCOPE)
+endfunction()
