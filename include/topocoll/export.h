@@ -1,4 +1,4 @@
 // Symbol visibility: everything is hidden unless it carries TOPOCOLL_API.
 #pragma once
 
-#define TOPOCOLL_API __attribute__((visibility("default")))
+#define TOPOCOLL_API [[gnu::visibility("default")]]
