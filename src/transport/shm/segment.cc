@@ -1,0 +1,180 @@
+#include "transport/shm/segment.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "transport/shm/channel.h"
+
+namespace topocoll::shm {
+namespace {
+
+constexpr std::size_t kEagerCapacity = std::size_t(64) << 10;
+
+constexpr std::size_t round_up(std::size_t value, std::size_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
+
+/// Buffer of one ordered pair's channel: generous for few ranks, a page for many.
+std::size_t buffer_per_pair(int ranks) {
+  const std::size_t pairs = std::max<std::size_t>(1, static_cast<std::size_t>(ranks * (ranks - 1)));
+  return std::clamp(std::bit_floor((std::size_t(4) << 20) / pairs), kPage, std::size_t(256) << 10);
+}
+
+/// Pipelined operations: 4 MiB a rank up to 10 ranks; 8 ranks stay well within 64 MiB in all.
+std::size_t total_ring_bytes(int ranks) {
+  if (ranks == 1) return 0;
+  const std::size_t total = std::min<std::size_t>(std::size_t(40) << 20,
+                                                  static_cast<std::size_t>(ranks) * (4u << 20));
+  return total / static_cast<std::size_t>(ranks) / kPage * kPage * static_cast<std::size_t>(ranks);
+}
+
+Result<Fd> create_backing(Os& os, const SegmentOptions& options, std::size_t bytes) {
+  if (options.backing != Backing::kFile) {
+    auto fd = os.create_memfd("topocoll", bytes);
+    if (fd.ok() || options.backing == Backing::kMemfd) return fd;
+  }
+  return os.create_unlinked_file(options.directory, bytes);
+}
+
+}  // namespace
+
+Layout Layout::of(int ranks) {
+  const auto n = static_cast<std::size_t>(ranks);
+  const std::size_t pairs = n * (n - 1);
+  Layout l;
+  l.ranks = ranks;
+  l.eager_capacity = kEagerCapacity;
+  // An odd number of line pairs apart, so that equal offsets in two slots differ in their cache set.
+  l.slot_stride = round_up(sizeof(EntryLine) + kEagerCapacity, kLinePair) + kLinePair;
+  std::size_t at = round_up(sizeof(SegmentHeader), kPage);
+  const auto place = [&at](std::size_t bytes, std::size_t alignment) {
+    at = round_up(at, alignment);
+    return std::exchange(at, at + bytes);
+  };
+  l.blocks = place(sizeof(RankBlock) * n, kLinePair);
+  l.meeting = place(sizeof(MeetingBlock), kLinePair);
+  l.channels = place(sizeof(ChannelControl) * pairs, kLinePair);
+  l.slots = place(l.slot_stride * 2 * n, kPage);
+  l.results = place(kEagerCapacity * 2, kPage);
+  l.base_bytes = round_up(at, kPage);
+  l.channel_capacity = buffer_per_pair(ranks);
+  l.channel_buffers = place(l.channel_capacity * pairs, kPage);
+  l.ring_bytes = total_ring_bytes(ranks);
+  l.ring = place(l.ring_bytes, kPage);
+  l.bytes = round_up(at, kPage);
+  return l;
+}
+
+Result<Segment> Segment::create(Os& os, const SegmentOptions& options) {
+  if (options.ranks < 1 || options.ranks > kMaxRanks) {
+    return Status(Cause::kUnsupported,
+                  fmt::format("{} ranks on one host: 1 to {} are supported", options.ranks, kMaxRanks));
+  }
+  const Layout layout = Layout::of(options.ranks);
+  auto token = os.random_token();
+  if (!token.ok()) return token.status();
+  auto fd = create_backing(os, options, layout.bytes);
+  if (!fd.ok()) return fd.status();
+  if (Status s = os.allocate(*fd, 0, layout.base_bytes, "a group's control segment"); !s.ok()) return s;
+  auto mapping = os.map(*fd, layout.bytes);
+  if (!mapping.ok()) return mapping.status();
+
+  Segment segment(std::move(*fd), std::move(*mapping), layout);
+  SegmentHeader* header = new (segment.data()) SegmentHeader{};
+  header->ranks = static_cast<std::uint32_t>(options.ranks);
+  header->bytes = layout.bytes;
+  header->epoch = options.epoch;
+  header->token = *token;
+  for (int r = 0; r < options.ranks; ++r) {
+    RankBlock* block = new (&segment.block(r)) RankBlock{};
+    if (Status s = init_alive_lock(*block); !s.ok()) return s;
+  }
+  // Everything else is valid as zeros, which is what the kernel gave.
+  header->magic = kMagic;
+  return segment;
+}
+
+Result<Segment> Segment::attach(Os& os, Fd fd, int ranks) {
+  auto size = os.file_size(fd);
+  if (!size.ok()) return size.status();
+  if (ranks < 1 || ranks > kMaxRanks) {
+    return Status(Cause::kUnsupported, fmt::format("{} ranks on one host: 1 to {} are supported",
+                                                   ranks, kMaxRanks));
+  }
+  const Layout layout = Layout::of(ranks);
+  if (*size != layout.bytes) {
+    return Status(Cause::kVersion, fmt::format("the group's shared segment has {} bytes, this build "
+                                               "expects {}: ranks run different builds",
+                                               *size, layout.bytes));
+  }
+  auto mapping = os.map(fd, layout.bytes);
+  if (!mapping.ok()) return mapping.status();
+  Segment segment(std::move(fd), std::move(*mapping), layout);
+  const SegmentHeader& header = segment.header();
+  if (header.magic != kMagic || header.bytes != layout.bytes ||
+      header.ranks != static_cast<std::uint32_t>(ranks)) {
+    return Status(Cause::kVersion, "the group's shared segment was not made by this build");
+  }
+  return segment;
+}
+
+Status Segment::commit_ring(Os& os) {
+  if (ring_committed_ || layout_.ring_bytes == 0) return {};
+  Status s = os.allocate(fd_, layout_.ring, layout_.ring_bytes, "a group's pipeline");
+  ring_committed_ = s.ok();
+  return s;
+}
+
+Status Segment::commit_channel(Os& os, int index) const {
+  return os.allocate(fd_, layout_.channel_buffers + static_cast<std::size_t>(index) * layout_.channel_capacity,
+                     layout_.channel_capacity, "a send/recv channel");
+}
+
+Status init_alive_lock(RankBlock& block) {
+  pthread_mutexattr_t attributes;
+  pthread_mutexattr_init(&attributes);
+  pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+  pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+  const int error = pthread_mutex_init(&block.alive, &attributes);
+  pthread_mutexattr_destroy(&attributes);
+  if (error != 0) return Status(Cause::kSystem, fmt::format("robust mutex: {}", std::strerror(error)));
+  return {};
+}
+
+Status hold_alive_lock(RankBlock& block) {
+  const int error = pthread_mutex_trylock(&block.alive);
+  if (error != 0) {
+    return Status(Cause::kInternal, fmt::format("a rank's own lock is taken: {}", std::strerror(error)));
+  }
+  return {};
+}
+
+void release_alive_lock(RankBlock& block) { pthread_mutex_unlock(&block.alive); }
+
+Liveness liveness(RankBlock& block) {
+  switch (pthread_mutex_trylock(&block.alive)) {
+    case EBUSY:
+      return Liveness::kAlive;
+    case EOWNERDEAD:
+      // Unlocked without being made consistent the lock stays unusable, so that every later reader
+      // learns of the death too; and our thread must not keep a lock in memory that it will unmap.
+      pthread_mutex_unlock(&block.alive);
+      return Liveness::kDead;
+    case ENOTRECOVERABLE:
+      return Liveness::kDead;
+    case 0:
+      pthread_mutex_unlock(&block.alive);
+      return block.state.load(std::memory_order_acquire) == RankState::kLeft ? Liveness::kLeft
+                                                                            : Liveness::kAlive;
+    default:
+      return Liveness::kAlive;
+  }
+}
+
+}  // namespace topocoll::shm
