@@ -1,0 +1,78 @@
+#include "control/monitor.h"
+
+#include <pthread.h>
+
+#include <csignal>
+#include <future>
+#include <system_error>
+
+#include <fmt/format.h>
+
+namespace topocoll {
+
+Status Monitor::start(Os& os, shm::RankBlock& own, std::vector<Link> links, OnEnd on_end) {
+  auto event = os.create_event();
+  if (!event.ok()) return event.status();
+  os_ = &os;
+  own_ = &own;
+  links_ = std::move(links);
+  on_end_ = std::move(on_end);
+  stop_event_ = std::move(*event);
+  fork_generation_ = fork_generation();
+
+  std::promise<Status> held;
+  std::future<Status> result = held.get_future();
+  // The host program's signal handlers run on its own threads, never on this one.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  Status started;
+  try {
+    thread_ = std::thread([this, &held] {
+      Status s = shm::hold_alive_lock(*own_);
+      const bool ok = s.ok();
+      held.set_value(std::move(s));
+      if (!ok) return;
+      watch();
+      shm::release_alive_lock(*own_);
+    });
+  } catch (const std::system_error& e) {
+    started = Status(Cause::kResource, fmt::format("starting the monitor thread: {}", e.what()));
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (!started.ok()) return started;
+  return result.get();
+}
+
+void Monitor::watch() {
+  std::vector<int> fds{stop_event_.get()};
+  std::vector<int> ranks{-1};
+  for (const Link& link : links_) {
+    fds.push_back(link.socket.get());
+    ranks.push_back(link.rank);
+  }
+  for (;;) {
+    const auto ready = os_->wait_readable(fds, os_->now() + std::chrono::hours(1));
+    // From the back, so that erasing keeps the smaller indices valid.
+    for (auto i = ready.rbegin(); i != ready.rend(); ++i) {
+      if (*i == 0) return;
+      // Nothing is ever sent after the hello: readable means that the other end is gone.
+      on_end_(ranks[*i]);
+      fds.erase(fds.begin() + static_cast<std::ptrdiff_t>(*i));
+      ranks.erase(ranks.begin() + static_cast<std::ptrdiff_t>(*i));
+    }
+  }
+}
+
+void Monitor::stop() {
+  if (!thread_.joinable()) return;
+  if (fork_generation_ != fork_generation()) {
+    thread_.detach();
+    return;
+  }
+  os_->notify_event(stop_event_);
+  thread_.join();
+  links_.clear();
+}
+
+}  // namespace topocoll
