@@ -1,0 +1,361 @@
+#include "collectives/cpu/collectives.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace topocoll {
+namespace {
+
+using shm::EntryLine;
+
+bool striped(CollectiveKind kind) {
+  return kind == CollectiveKind::kAllReduce || kind == CollectiveKind::kBroadcast ||
+         kind == CollectiveKind::kReduce;
+}
+
+/// Cells larger than this do not move faster, and leave less of the ring for overlap.
+constexpr std::size_t kMaxCellBytes = std::size_t(256) << 10;
+
+}  // namespace
+
+bool CpuCollectives::fits_eagerly(const Request& request) const {
+  const std::size_t capacity = c_.segment->layout().eager_capacity;
+  if (request.counts_bytes + request.payload_bytes > capacity) return false;
+  if (all_reduce_ != AllReduceAlgorithm::kAuto && request.op->kind == CollectiveKind::kAllReduce &&
+      all_reduce_ == AllReduceAlgorithm::kTwoShot) {
+    return request.payload_bytes == 0;
+  }
+  return request.payload_bytes <= c_.tuning.eager_bytes;
+}
+
+ExecResult CpuCollectives::execute(const Operation& op, std::uint64_t seq, shm::Deadline& deadline) {
+  const Request request = Request::of(op, c_.rank, c_.ranks);
+  const bool eager = fits_eagerly(request);
+  if (eager && c_.tuning.meet != 0 && op.kind == CollectiveKind::kAllReduce && op.count != 0) {
+    return meet(request, seq, deadline);
+  }
+  if (ExecResult r = announce(request, seq, eager); !r.ok()) return r;
+  if (ExecResult r = await_announcements(seq, deadline); !r.ok()) return r;
+  if (const int culprit = find_mismatch(c_, seq); culprit >= 0) return {Stop::kMismatch, culprit, {}};
+  if (!all_eager(seq)) return pipeline(request, seq, deadline);
+  consume(request, seq);
+  return {};
+}
+
+ExecResult CpuCollectives::announce(const Request& request, std::uint64_t seq, bool eager) {
+  const int parity = static_cast<int>(seq & 1);
+  EntryLine& line = c_.segment->entry(parity, c_.rank);
+  std::byte* slot = c_.segment->slot(parity, c_.rank);
+  line.descriptor = request.descriptor;
+  std::uint64_t flag = seq;
+  if (request.lists_counts) {
+    write_counts(request, c_.ranks, slot);
+    flag |= shm::kCounts;
+  }
+  if (eager) {
+    flag |= shm::kEager;
+    const Operation& op = *request.op;
+    const bool blocks = op.kind == CollectiveKind::kReduceScatter || op.kind == CollectiveKind::kAllToAll ||
+                        op.kind == CollectiveKind::kScatter;
+    if (request.payload_bytes == 0 || (op.kind == CollectiveKind::kBroadcast && c_.rank != op.root)) {
+      // Nothing of this rank's is read by others.
+    } else if (blocks) {
+      std::byte* at = slot + request.counts_bytes;
+      for (int q = 0; q < c_.ranks; ++q) {
+        const Piece piece = request.in_blocks[q];
+        const std::size_t bytes = piece.count * request.element;
+        if (bytes != 0) c_.copy_to_slot(at, piece.data, bytes);
+        at += bytes;
+      }
+    } else if (request.payload_bytes <= shm::kInlineBytes && !request.lists_counts) {
+      std::memcpy(line.payload.data(), op.in, request.payload_bytes);
+    } else {
+      c_.copy_to_slot(slot + request.counts_bytes, op.in, request.payload_bytes);
+    }
+  }
+  if (!c_.gate.enter(c_.rank, seq, flag)) return {Stop::kFrozen, -1, {}};
+  shm::ring(*c_.os, *c_.segment);
+  return {};
+}
+
+ExecResult CpuCollectives::await_announcements(std::uint64_t seq, shm::Deadline& deadline) {
+  const int parity = static_cast<int>(seq & 1);
+  for (int k = 1; k < c_.ranks; ++k) {
+    const int peer = c_.rank + k < c_.ranks ? c_.rank + k : c_.rank + k - c_.ranks;
+    const std::atomic<std::uint64_t>& flag = c_.segment->entry(parity, peer).flag;
+    // A peer may already be one operation of this parity ahead only if this rank was, too.
+    const auto there = [&flag, seq] {
+      return (flag.load(std::memory_order_acquire) & shm::kSeqMask) >= seq;
+    };
+    if (there()) continue;
+    if (const auto w = c_.waiter.until(seq, deadline, there); !w.ready()) return ExecResult::from(w);
+  }
+  return {};
+}
+
+bool CpuCollectives::all_eager(std::uint64_t seq) const {
+  const Announcements all(c_, seq);
+  for (int r = 0; r < c_.ranks; ++r) {
+    if (!all.eager(r)) return false;
+  }
+  return true;
+}
+
+ExecResult CpuCollectives::confirm(std::uint64_t seq, shm::Deadline& deadline) {
+  if (!c_.gate.complete(c_.rank, seq)) return {Stop::kFrozen, -1, {}};
+  shm::ring(*c_.os, *c_.segment);
+  for (int k = 1; k < c_.ranks; ++k) {
+    const int peer = c_.rank + k < c_.ranks ? c_.rank + k : c_.rank + k - c_.ranks;
+    const std::atomic<std::uint64_t>& done = c_.segment->block(peer).done;
+    const auto there = [&done, seq] {
+      return (done.load(std::memory_order_acquire) & shm::kSeqMask) >= seq;
+    };
+    if (there()) continue;
+    if (const auto w = c_.waiter.until(seq, deadline, there); !w.ready()) return ExecResult::from(w);
+  }
+  return {};
+}
+
+// More ranks than cores: every rank that had to read all slots itself would need the others' cache
+// lines and its own time slice n times over. The last to arrive evaluates the same expression, in
+// rank order, for all; the others wait for one word.
+ExecResult CpuCollectives::meet(const Request& request, std::uint64_t seq, shm::Deadline& deadline) {
+  if (ExecResult r = announce(request, seq, true); !r.ok()) return r;
+  shm::MeetingBlock& meeting = c_.segment->meeting();
+  const int parity = static_cast<int>(seq & 1);
+  // Counts arrivals of this sequence number: the last rank to come resets it for the next of its parity,
+  // which nobody can enter before this one is done.
+  const bool last = meeting.arrivals[parity].fetch_add(1) + 1 == static_cast<std::uint64_t>(c_.ranks);
+  const Operation& op = *request.op;
+  if (last) {
+    meeting.arrivals[parity].store(0, std::memory_order_relaxed);
+    if (const int culprit = find_mismatch(c_, seq); culprit >= 0) return {Stop::kMismatch, culprit, {}};
+    reduce_slots(request, seq, c_.segment->result(parity), op.in, op.count, 0);
+    meeting.ready.store(seq);
+    shm::ring(*c_.os, *c_.segment);
+  } else {
+    const auto ready = [&meeting, seq] { return meeting.ready.load(std::memory_order_acquire) >= seq; };
+    if (const auto w = c_.waiter.until(seq, deadline, ready); !w.ready()) return ExecResult::from(w);
+  }
+  std::memcpy(op.out, c_.segment->result(parity), request.payload_bytes);
+  return {};
+}
+
+const std::byte* CpuCollectives::payload(std::uint64_t seq, int rank, std::size_t bytes,
+                                         bool counts) const {
+  const int parity = static_cast<int>(seq & 1);
+  if (bytes <= shm::kInlineBytes && !counts) return c_.segment->entry(parity, rank).payload.data();
+  return c_.segment->slot(parity, rank);
+}
+
+void CpuCollectives::reduce_slots(const Request& request, std::uint64_t seq, void* target,
+                                  const void* own, std::size_t count, std::size_t offset) const {
+  std::array<const void*, shm::kMaxRanks> sources;
+  std::array<double, shm::kMaxRanks> factors;
+  const bool packed = request.op->kind == CollectiveKind::kReduceScatter;
+  const bool premul = request.descriptor.op == ReduceOp::kPremulSum;
+  const int parity = static_cast<int>(seq & 1);
+  for (int q = 0; q < c_.ranks; ++q) {
+    const auto i = static_cast<std::size_t>(q);
+    if (q == c_.rank) {
+      sources[i] = own;
+    } else if (packed) {
+      sources[i] = c_.segment->slot(parity, q) + offset;
+    } else {
+      sources[i] = payload(seq, q, request.payload_bytes, false);
+    }
+    if (premul) factors[i] = c_.segment->entry(parity, q).descriptor.factor;
+  }
+  ReduceCall r;
+  r.target = target;
+  r.sources = sources.data();
+  r.num_sources = c_.ranks;
+  r.count = count;
+  r.factors = factors.data();
+  r.divisor = c_.ranks;
+  reduce_function(request.op->type, request.descriptor.op)(r);
+}
+
+void CpuCollectives::consume(const Request& request, std::uint64_t seq) const {
+  const Operation& op = *request.op;
+  switch (op.kind) {
+    case CollectiveKind::kAllReduce:
+      if (op.count != 0) reduce_slots(request, seq, op.out, op.in, op.count, 0);
+      return;
+    case CollectiveKind::kReduce:
+      if (op.count != 0 && c_.rank == op.root) reduce_slots(request, seq, op.out, op.in, op.count, 0);
+      return;
+    case CollectiveKind::kBroadcast: {
+      const void* from =
+          c_.rank == op.root ? op.in : payload(seq, op.root, request.payload_bytes, false);
+      if (request.payload_bytes != 0 && from != op.out) std::memcpy(op.out, from, request.payload_bytes);
+      return;
+    }
+    case CollectiveKind::kBarrier: return;
+    default: return consume_blocks(request, seq);
+  }
+}
+
+void CpuCollectives::consume_blocks(const Request& request, std::uint64_t seq) const {
+  const Operation& op = *request.op;
+  const Announcements all(c_, seq);
+  const int parity = static_cast<int>(seq & 1);
+  const int me = c_.rank;
+  const std::size_t element = request.element;
+  const auto list_bytes = [&](int rank) -> std::size_t {
+    if (!all.lists_counts(rank)) return 0;
+    const std::size_t lists = op.kind == CollectiveKind::kAllToAll ? 2 : 1;
+    return (lists * static_cast<std::size_t>(c_.ranks) * sizeof(std::uint64_t) + 63) / 64 * 64;
+  };
+  const auto take = [&](const Piece& to, const std::byte* from) {
+    if (to.count != 0 && to.data != from) std::memcpy(to.data, from, to.count * element);
+  };
+  const auto own_in = static_cast<const std::byte*>(op.in);
+  switch (op.kind) {
+    case CollectiveKind::kAllGather:
+      for (int q = 0; q < c_.ranks; ++q) {
+        const Piece to = request.out_blocks[q];
+        take(to, q == me ? own_in : payload(seq, q, to.count * element, false));
+      }
+      return;
+    case CollectiveKind::kReduceScatter: {
+      std::size_t offset = 0;
+      for (int q = 0; q < me; ++q) offset += request.in_blocks[q].count * element;
+      const Piece own = request.in_blocks[me];
+      if (own.count != 0) reduce_slots(request, seq, op.out, own.data, own.count, offset);
+      return;
+    }
+    case CollectiveKind::kAllToAll:
+      for (int q = 0; q < c_.ranks; ++q) {
+        const std::byte* from = c_.segment->slot(parity, q) + list_bytes(q);
+        for (int k = 0; k < me; ++k) from += all.sends(q, k) * element;
+        take(request.out_blocks[q], q == me ? request.in_blocks[me].data : from);
+      }
+      return;
+    case CollectiveKind::kGather:
+      if (me != op.root) return;
+      for (int q = 0; q < c_.ranks; ++q) {
+        const Piece to = request.out_blocks[q];
+        take(to, q == me ? own_in : payload(seq, q, to.count * element, false));
+      }
+      return;
+    case CollectiveKind::kScatter: {
+      const std::byte* from = c_.segment->slot(parity, op.root) + list_bytes(op.root);
+      for (int k = 0; k < me; ++k) from += all.at_root(op.root, k) * element;
+      take({static_cast<std::byte*>(op.out), op.count}, me == op.root ? request.in_blocks[me].data : from);
+      return;
+    }
+    default: return;
+  }
+}
+
+bool CpuCollectives::two_shot(CollectiveKind kind, std::size_t bytes) const {
+  if (kind == CollectiveKind::kReduce) return c_.ranks > 2;
+  if (kind != CollectiveKind::kAllReduce) return false;
+  switch (all_reduce_) {
+    case AllReduceAlgorithm::kOneShot: return false;
+    case AllReduceAlgorithm::kTwoShot: return true;
+    case AllReduceAlgorithm::kAuto: break;
+  }
+  return c_.ranks > 2 || bytes >= c_.tuning.two_shot_bytes;
+}
+
+Result<const Program*> CpuCollectives::program(CollectiveKind kind, bool two_shot, int root) {
+  const ProgramKey key{kind, two_shot, has_root(kind) ? root : 0};
+  auto& cached = programs_[key];
+  if (cached == nullptr) {
+    auto plan = make_direct_plan(kind, two_shot ? "two_shot" : "one_shot", c_.ranks, std::get<2>(key));
+    if (!plan.ok()) return plan.status();
+    if (Status s = verify(*plan); !s.ok()) return s;
+    auto compiled = compile(*plan, c_.rank);
+    if (!compiled.ok()) return compiled.status();
+    cached = std::make_unique<const Program>(std::move(*compiled));
+  }
+  return cached.get();
+}
+
+std::size_t CpuCollectives::largest_block(const Request& request, std::uint64_t seq) const {
+  const Announcements all(c_, seq);
+  const Operation& op = *request.op;
+  std::size_t most = 0;
+  for (int r = 0; r < c_.ranks; ++r) {
+    switch (op.kind) {
+      case CollectiveKind::kAllGather: most = std::max(most, request.out_blocks[r].count); break;
+      case CollectiveKind::kReduceScatter: most = std::max(most, request.in_blocks[r].count); break;
+      case CollectiveKind::kAllToAll:
+        for (int q = 0; q < c_.ranks; ++q) most = std::max<std::size_t>(most, all.sends(r, q));
+        break;
+      default: most = std::max<std::size_t>(most, all.own(r)); break;
+    }
+  }
+  return most;
+}
+
+ExecResult CpuCollectives::pipeline(const Request& request, std::uint64_t seq, shm::Deadline& deadline) {
+  const Operation& op = *request.op;
+  if (Status s = c_.segment->commit_ring(*c_.os); !s.ok()) return {Stop::kResource, c_.rank, s};
+  const std::size_t bytes = op.count * request.element;
+  const bool two = two_shot(op.kind, bytes);
+  auto compiled = program(op.kind, two, op.root);
+  if (!compiled.ok()) return {Stop::kResource, c_.rank, compiled.status()};
+  const Program& program = **compiled;
+
+  PipelineCall call;
+  call.program = &program;
+  call.seq = seq;
+  call.base = pipeline_base_;
+  call.element = request.element;
+  call.striped = striped(op.kind);
+  call.chunks = two ? c_.ranks : 1;
+  const std::size_t grain = grain_of(request.element);
+  const auto slots = static_cast<std::size_t>(std::max(2, program.phases));
+  const std::size_t room = c_.segment->ring_share() / slots / static_cast<std::size_t>(program.values);
+  std::size_t message = op.count;
+  std::size_t cell = kMaxCellBytes;
+  if (call.striped) {
+    call.input = View::striped(op.in, op.count);
+    call.output = View::striped(op.out, op.count);
+    if (two) {
+      // Two windows at least where it pays to overlap them, and no more than fit.
+      const std::size_t window = std::min<std::size_t>(c_.tuning.window_bytes, bytes >= (2u << 20) ? bytes / 2 : bytes);
+      cell = window / static_cast<std::size_t>(call.chunks);
+    } else {
+      cell = c_.tuning.exchange_bytes;
+    }
+  } else {
+    const bool single_in = op.kind == CollectiveKind::kAllGather || op.kind == CollectiveKind::kGather;
+    const bool single_out = op.kind == CollectiveKind::kReduceScatter || op.kind == CollectiveKind::kScatter;
+    call.input = View::blocked(single_in ? Blocks(op.in, op.count, request.element) : request.in_blocks);
+    call.output = View::blocked(single_out ? Blocks(op.out, op.count, request.element) : request.out_blocks);
+    message = largest_block(request, seq);
+  }
+  const std::size_t unit = grain * request.element;
+  cell = std::max(unit, std::min(cell, room) / unit * unit);
+  call.window_count = cell / request.element * static_cast<std::size_t>(call.chunks);
+  call.windows = (message + call.window_count - 1) / call.window_count;
+  call.stream_output = op.in != op.out && bytes >= c_.tuning.stream_bytes;
+  std::array<double, shm::kMaxRanks> factors;
+  if (reduces(op.kind)) {
+    const Announcements all(c_, seq);
+    for (int r = 0; r < c_.ranks; ++r) factors[static_cast<std::size_t>(r)] = all.descriptor(r).factor;
+    call.reduce = reduce_function(op.type, op.reduction.op);
+    call.factors = factors.data();
+    call.divisor = c_.ranks;
+  }
+  if (call.windows == 0) return {};
+  pipeline_base_ += pipeline_steps(program, call.windows);
+  return run_pipeline(c_, call, deadline);
+}
+
+Choice CpuCollectives::choice(const Operation& op) const {
+  Choice choice;
+  choice.transport = c_.ranks == 1 ? "self" : "shm";
+  choice.channels = 1;
+  const Request request = Request::of(op, c_.rank, c_.ranks);
+  const bool two = !fits_eagerly(request) && two_shot(op.kind, op.count * request.element);
+  choice.algorithm = two ? "two_shot" : "one_shot";
+  return choice;
+}
+
+}  // namespace topocoll

@@ -1,0 +1,67 @@
+// CpuCollectives: executes the collectives of one communicator over its shared segment.
+//
+// Every operation begins with an announcement that all ranks wait for and compare. Small payloads travel
+// with it (the one_shot plan in one step: every rank reads what it needs from all slots); larger ones go
+// through a pipeline that is compiled from the chosen plan.
+//
+// Thread rule: one operation at a time. Failure rule: an ExecResult says why an operation stopped;
+// outputs are then unspecified, except that nothing is written before all announcements agree.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+
+#include "collectives/cpu/context.h"
+#include "collectives/cpu/pipeline.h"
+#include "collectives/cpu/request.h"
+#include "topocoll/communicator.h"
+#include "topocoll/plan.h"
+
+namespace topocoll {
+
+/// What a user may force for all_reduce.
+enum class AllReduceAlgorithm : std::uint8_t { kAuto, kOneShot, kTwoShot };
+
+class CpuCollectives {
+ public:
+  CpuCollectives(Context& context, AllReduceAlgorithm all_reduce)
+      : c_(context), all_reduce_(all_reduce) {}
+
+  /// Runs a validated collective as number `seq`.
+  ExecResult execute(const Operation& op, std::uint64_t seq, shm::Deadline& deadline);
+  /// The confirm round: returns once every rank has completed `seq`.
+  ExecResult confirm(std::uint64_t seq, shm::Deadline& deadline);
+  /// What execute() would run.
+  [[nodiscard]] Choice choice(const Operation& op) const;
+
+ private:
+  using ProgramKey = std::tuple<CollectiveKind, bool, int>;  // kind, two_shot, root
+
+  ExecResult announce(const Request& request, std::uint64_t seq, bool eager);
+  ExecResult await_announcements(std::uint64_t seq, shm::Deadline& deadline);
+  ExecResult meet(const Request& request, std::uint64_t seq, shm::Deadline& deadline);
+  [[nodiscard]] bool all_eager(std::uint64_t seq) const;
+  [[nodiscard]] bool fits_eagerly(const Request& request) const;
+
+  void consume(const Request& request, std::uint64_t seq) const;
+  void consume_blocks(const Request& request, std::uint64_t seq) const;
+  void reduce_slots(const Request& request, std::uint64_t seq, void* target, const void* own,
+                    std::size_t count, std::size_t offset) const;
+  [[nodiscard]] const std::byte* payload(std::uint64_t seq, int rank, std::size_t bytes,
+                                         bool counts) const;
+
+  ExecResult pipeline(const Request& request, std::uint64_t seq, shm::Deadline& deadline);
+  [[nodiscard]] bool two_shot(CollectiveKind kind, std::size_t bytes) const;
+  Result<const Program*> program(CollectiveKind kind, bool two_shot, int root);
+  [[nodiscard]] std::size_t largest_block(const Request& request, std::uint64_t seq) const;
+
+  Context& c_;
+  AllReduceAlgorithm all_reduce_;
+  std::uint64_t pipeline_base_ = 0;
+  std::map<ProgramKey, std::unique_ptr<const Program>> programs_;
+};
+
+}  // namespace topocoll

@@ -1,0 +1,191 @@
+#include "collectives/cpu/pipeline.h"
+
+#include <algorithm>
+#include <array>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace topocoll {
+namespace {
+
+/// Reductions that also fill a value work in blocks that stay in the first-level cache, so that the
+/// second write does not read memory again.
+constexpr std::size_t kBlockBytes = 8192;
+
+/// More slots than this only spread the ring over more cache.
+constexpr std::size_t kMaxSlots = 32;
+
+class Pipeline {
+ public:
+  Pipeline(const Context& context, const PipelineCall& call, shm::Deadline& deadline)
+      : c_(context), call_(call), program_(*call.program), deadline_(deadline),
+        phases_(static_cast<std::uint64_t>(program_.phases)), grain_(grain_of(call.element)) {
+    const std::size_t cell_count =
+        call.striped ? View::stripe(call.window_count, call.chunks, grain_) : call.window_count;
+    const std::size_t cell = (cell_count * call.element + 63) / 64 * 64;
+    ring_ = ring_geometry(program_, cell, c_.segment->ring_share());
+  }
+
+  ExecResult run() {
+    const std::uint64_t rounds = call_.windows + phases_ - 1;
+    for (std::uint64_t round = 0; round < rounds; ++round) {
+      for (std::uint64_t p = 0; p < phases_; ++p) {
+        if (p > round || round - p >= call_.windows) continue;
+        const Phase& phase = program_.own[p];
+        if (phase.actions.empty()) continue;
+        if (ExecResult r = perform(phase, p, round); !r.ok()) return r;
+        if (p + 1 < phases_) publish(tick(round, p));
+      }
+      publish(tick(round, phases_ - 1));
+    }
+#if defined(__x86_64__)
+    if (call_.stream_output) _mm_sfence();
+#endif
+    return {};
+  }
+
+ private:
+  [[nodiscard]] std::uint64_t tick(std::uint64_t round, std::uint64_t phase) const {
+    return call_.base + round * phases_ + phase + 1;
+  }
+
+  void publish(std::uint64_t tick) {
+    c_.segment->block(c_.rank).tick.store(tick);
+    shm::ring(*c_.os, *c_.segment);
+  }
+
+  ExecResult await(int rank, std::uint64_t tick) {
+    const std::atomic<std::uint64_t>& theirs = c_.segment->block(rank).tick;
+    if (theirs.load(std::memory_order_acquire) >= tick) return {};
+    return ExecResult::from(c_.waiter.until(call_.seq, deadline_, [&theirs, tick] {
+      return theirs.load(std::memory_order_acquire) >= tick;
+    }));
+  }
+
+  /// All ranks are done with the window that was in the slot of `window` before.
+  ExecResult await_slot(std::uint64_t window) {
+    if (window < ring_.slots) return {};
+    const std::uint64_t last = window - ring_.slots + phases_ - 1;
+    for (int k = 1; k < c_.ranks; ++k) {
+      const int peer = (c_.rank + k) % c_.ranks;
+      if (ExecResult r = await(peer, tick(last, phases_ - 1)); !r.ok()) return r;
+    }
+    return {};
+  }
+
+  ExecResult perform(const Phase& phase, std::uint64_t p, std::uint64_t round) {
+    const std::uint64_t window = round - p;
+    for (const Need& need : phase.needs) {
+      const auto their_phase = static_cast<std::uint64_t>(need.phase);
+      if (ExecResult r = await(need.rank, tick(window + their_phase, their_phase)); !r.ok()) return r;
+    }
+    bool slot_is_free = false;
+    for (const Action& action : phase.actions) {
+      if (action.value >= 0 && !slot_is_free) {
+        if (ExecResult r = await_slot(window); !r.ok()) return r;
+        slot_is_free = true;
+      }
+      apply(action, window);
+    }
+    return {};
+  }
+
+  [[nodiscard]] std::byte* cell(int rank, int value, std::uint64_t window) const {
+    const std::size_t slot = static_cast<std::size_t>(window % ring_.slots);
+    return c_.segment->ring(rank) +
+           (slot * static_cast<std::size_t>(program_.values) + static_cast<std::size_t>(value)) *
+               ring_.cell_bytes;
+  }
+
+  [[nodiscard]] Piece chunk(const ChunkRef& ref, std::uint64_t window) const {
+    const View& view = ref.buffer == BufferId::kInput ? call_.input : call_.output;
+    return view.piece(ref.chunk, call_.chunks, static_cast<std::size_t>(window), call_.window_count,
+                      grain_, call_.element);
+  }
+
+  [[nodiscard]] const std::byte* source(const Operand& s, std::uint64_t window) const {
+    return s.is_value ? cell(s.rank, s.value, window) : chunk(s.chunk, window).data;
+  }
+
+  /// Elements that an action moves: its target's, or those of the caller's chunk that it reads.
+  [[nodiscard]] std::size_t count_of(const Action& a, std::uint64_t window) const {
+    if (a.has_target) return chunk(a.target, window).count;
+    for (const Operand& s : a.sources) {
+      if (!s.is_value) return chunk(s.chunk, window).count;
+    }
+    // A value made of values alone (forwarding, partial sums) belongs to a whole cell.
+    return ring_.cell_bytes / call_.element;
+  }
+
+  void apply(const Action& a, std::uint64_t window) {
+    const std::size_t count = count_of(a, window);
+    if (count == 0) return;
+    switch (a.kind) {
+      case Action::Kind::kPut:
+        return c_.copy_to_slot(cell(c_.rank, a.value, window), source(a.sources[0], window),
+                               count * call_.element);
+      case Action::Kind::kCopy: {
+        std::byte* target = chunk(a.target, window).data;
+        const std::byte* from = source(a.sources[0], window);
+        if (target == from) return;
+        const CopyKind kind = call_.stream_output ? CopyKind::kStream : CopyKind::kMemcpy;
+        return copy_function(kind)(target, from, count * call_.element);
+      }
+      case Action::Kind::kReduce: return reduce(a, window, count);
+    }
+  }
+
+  void reduce(const Action& a, std::uint64_t window, std::size_t count) {
+    std::array<const std::byte*, shm::kMaxRanks> from;
+    std::array<const void*, shm::kMaxRanks> sources;
+    const std::size_t n = a.sources.size();
+    for (std::size_t k = 0; k < n; ++k) from[k] = source(a.sources[k], window);
+    std::byte* value = a.value >= 0 ? cell(c_.rank, a.value, window) : nullptr;
+    std::byte* target = a.has_target ? chunk(a.target, window).data : value;
+    alignas(64) std::array<std::byte, kBlockBytes> block;
+    const bool both = a.has_target && value != nullptr;
+    const std::size_t step = both ? kBlockBytes / call_.element : count;
+    for (std::size_t at = 0; at < count; at += step) {
+      const std::size_t now = std::min(step, count - at);
+      const std::size_t offset = at * call_.element;
+      for (std::size_t k = 0; k < n; ++k) sources[k] = from[k] + offset;
+      ReduceCall r;
+      r.target = target + offset;
+      r.sources = sources.data();
+      r.num_sources = static_cast<int>(n);
+      r.count = now;
+      r.factors = call_.factors;
+      r.divisor = call_.divisor;
+      r.stream_target = call_.stream_output && a.has_target;
+      if (both && r.stream_target) r.mirror = block.data();
+      call_.reduce(r);
+      if (both) {
+        c_.copy_to_slot(value + offset, r.mirror != nullptr ? r.mirror : r.target, now * call_.element);
+      }
+    }
+  }
+
+  const Context& c_;
+  const PipelineCall& call_;
+  const Program& program_;
+  shm::Deadline& deadline_;
+  std::uint64_t phases_;
+  std::size_t grain_;
+  RingGeometry ring_;
+};
+
+}  // namespace
+
+RingGeometry ring_geometry(const Program& program, std::size_t cell_bytes, std::size_t share) {
+  const std::size_t slot = std::max<std::size_t>(1, static_cast<std::size_t>(program.values) * cell_bytes);
+  const std::size_t slots = std::min(share / slot, kMaxSlots);
+  return {cell_bytes, slots >= static_cast<std::size_t>(program.phases) ? slots : 0};
+}
+
+ExecResult run_pipeline(const Context& context, const PipelineCall& call, shm::Deadline& deadline) {
+  return Pipeline(context, call, deadline).run();
+}
+
+}  // namespace topocoll

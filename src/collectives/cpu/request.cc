@@ -1,0 +1,155 @@
+#include "collectives/cpu/request.h"
+
+#include <algorithm>
+
+namespace topocoll {
+namespace {
+
+constexpr std::size_t round64(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+/// FNV-1a over the counts: equal lists give equal numbers on all ranks; 0 is kept for "all equal".
+template <class List>
+std::uint64_t hash_counts(const List& list) {
+  std::uint64_t h = 0xcbf29ce484222325u;
+  for (const auto& block : list) {
+    h = (h ^ block.count) * 0x100000001b3u;
+    h ^= h >> 29;
+  }
+  return h == 0 ? 1 : h;
+}
+
+template <class List>
+bool all_equal(const List& list) {
+  return std::all_of(list.begin(), list.end(),
+                     [&](const auto& b) { return b.count == list.front().count; });
+}
+
+template <class List>
+std::size_t total(const List& list) {
+  std::size_t sum = 0;
+  for (const auto& b : list) sum += b.count;
+  return sum;
+}
+
+bool pairwise(CollectiveKind kind) {
+  return kind == CollectiveKind::kGather || kind == CollectiveKind::kScatter ||
+         kind == CollectiveKind::kAllToAll;
+}
+
+/// all_gather and reduce_scatter: all ranks know all counts; a list of equal ones counts as none.
+template <class List>
+void describe_known_list(const List& list, shm::Descriptor& d) {
+  if (list.empty()) return;
+  if (all_equal(list)) {
+    d.count = list.front().count;
+    return;
+  }
+  d.count = total(list);
+  d.counts_hash = hash_counts(list);
+}
+
+}  // namespace
+
+Request Request::of(const Operation& op, int rank, int ranks) {
+  Request r;
+  r.op = &op;
+  r.element = size_of(op.type);
+  r.descriptor.kind = op.kind;
+  r.descriptor.type = op.type;
+  r.descriptor.count = op.count;
+  if (has_root(op.kind)) r.descriptor.root = op.root;
+  if (reduces(op.kind)) {
+    r.descriptor.op = op.reduction.op;
+    r.descriptor.factor = op.reduction.factor;
+  }
+  const auto n = static_cast<std::size_t>(ranks);
+  r.in_blocks = op.in_blocks.empty() ? Blocks(op.in, op.count, r.element) : Blocks(op.in_blocks.data());
+  r.out_blocks = op.out_blocks.empty() ? Blocks(op.out, op.count, r.element) : Blocks(op.out_blocks.data());
+  const std::size_t in_total = op.in_blocks.empty() ? n * op.count : total(op.in_blocks);
+  switch (op.kind) {
+    case CollectiveKind::kAllReduce:
+    case CollectiveKind::kReduce:
+    case CollectiveKind::kGather:
+      r.payload_bytes = op.count * r.element;
+      break;
+    case CollectiveKind::kBroadcast:
+      r.payload_bytes = op.count * r.element;  // the same on all ranks, so that all choose one path
+      break;
+    case CollectiveKind::kAllGather:
+      describe_known_list(op.out_blocks, r.descriptor);
+      r.payload_bytes = op.count * r.element;
+      break;
+    case CollectiveKind::kReduceScatter:
+      describe_known_list(op.in_blocks, r.descriptor);
+      r.payload_bytes = in_total * r.element;
+      break;
+    case CollectiveKind::kAllToAll:
+      r.lists_counts = !op.in_blocks.empty() || !op.out_blocks.empty();
+      r.counts_bytes = r.lists_counts ? round64(2 * n * sizeof(std::uint64_t)) : 0;
+      r.payload_bytes = in_total * r.element;
+      break;
+    case CollectiveKind::kScatter:
+      r.payload_bytes = rank == op.root ? in_total * r.element : 0;
+      break;
+    default: break;
+  }
+  const bool at_root = rank == op.root;
+  if ((op.kind == CollectiveKind::kGather && at_root && !op.out_blocks.empty()) ||
+      (op.kind == CollectiveKind::kScatter && at_root && !op.in_blocks.empty())) {
+    r.lists_counts = true;
+    r.counts_bytes = round64(n * sizeof(std::uint64_t));
+  }
+  return r;
+}
+
+void write_counts(const Request& request, int ranks, std::byte* slot) {
+  auto* counts = reinterpret_cast<std::uint64_t*>(slot);
+  const Blocks& first =
+      request.op->kind == CollectiveKind::kGather ? request.out_blocks : request.in_blocks;
+  for (int q = 0; q < ranks; ++q) counts[q] = first[q].count;
+  if (request.op->kind != CollectiveKind::kAllToAll) return;
+  for (int q = 0; q < ranks; ++q) counts[ranks + q] = request.out_blocks[q].count;
+}
+
+std::uint64_t Announcements::sends(int from, int to) const {
+  return lists_counts(from) ? counts(from)[to] : descriptor(from).count;
+}
+
+std::uint64_t Announcements::expects(int to, int from) const {
+  return lists_counts(to) ? counts(to)[ranks_ + from] : descriptor(to).count;
+}
+
+std::uint64_t Announcements::at_root(int root, int rank) const {
+  return lists_counts(root) ? counts(root)[rank] : descriptor(root).count;
+}
+
+int find_mismatch(const Context& context, std::uint64_t seq) {
+  const Announcements all(context, seq);
+  const shm::Descriptor& first = all.descriptor(0);
+  const bool by_pair = pairwise(first.kind);
+  bool lists = all.lists_counts(0);
+  for (int r = 1; r < context.ranks; ++r) {
+    const shm::Descriptor& d = all.descriptor(r);
+    if (d.kind != first.kind || d.type != first.type || d.op != first.op || d.root != first.root) return r;
+    if (!by_pair && (d.count != first.count || d.counts_hash != first.counts_hash)) return r;
+    lists |= all.lists_counts(r);
+  }
+  if (!by_pair) return -1;
+  const int root = first.root;
+  for (int r = 0; r < context.ranks; ++r) {
+    if (first.kind == CollectiveKind::kAllToAll) {
+      if (!lists) {
+        if (all.own(r) != first.count) return r;
+        continue;
+      }
+      for (int q = 0; q < context.ranks; ++q) {
+        if (all.sends(q, r) != all.expects(r, q)) return r;
+      }
+    } else if (all.own(r) != all.at_root(root, r)) {
+      return r;
+    }
+  }
+  return -1;
+}
+
+}  // namespace topocoll
