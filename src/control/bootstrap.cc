@@ -167,6 +167,7 @@ class Bootstrap {
                                  {"wire", std::to_string(wire_version())},
                                  {"build", std::string(build_id())},
                                  {"tag", one_line(o_.build_tag)},
+                                 {"settings", one_line(o_.settings)},
                                  {"host", one_line(host_id_)}}));
   }
 
@@ -203,6 +204,11 @@ class Bootstrap {
                                 "build on all ranks",
                                 rank, theirs["version"], theirs["build"], theirs["tag"],
                                 ours["version"], ours["build"], ours["tag"]));
+    }
+    if (theirs["settings"] != ours["settings"]) {
+      return Status(Cause::kInvalidArgument,
+                    fmt::format("rank {} was created with {}, rank 0 with {}: give all ranks the same",
+                                rank, theirs["settings"], ours["settings"]));
     }
     if (theirs["host"] != ours["host"]) {
       return Status(Cause::kUnsupported,

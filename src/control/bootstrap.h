@@ -29,6 +29,7 @@ struct BootstrapOptions {
   std::string name;
   std::chrono::milliseconds timeout{0};
   std::string build_tag;
+  std::string settings;    ///< what else must be equal on all ranks, in words
   std::string host_id;  ///< empty: the kernel's boot id
   shm::Backing backing = shm::Backing::kAuto;
   std::string shm_directory = "/dev/shm";

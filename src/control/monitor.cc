@@ -1,12 +1,9 @@
 #include "control/monitor.h"
 
-#include <pthread.h>
-
-#include <csignal>
 #include <future>
-#include <system_error>
+#include <utility>
 
-#include <fmt/format.h>
+#include "base/thread.h"
 
 namespace topocoll {
 
@@ -22,25 +19,16 @@ Status Monitor::start(Os& os, shm::RankBlock& own, std::vector<Link> links, OnEn
 
   std::promise<Status> held;
   std::future<Status> result = held.get_future();
-  // The host program's signal handlers run on its own threads, never on this one.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  Status started;
-  try {
-    thread_ = std::thread([this, &held] {
-      Status s = shm::hold_alive_lock(*own_);
-      const bool ok = s.ok();
-      held.set_value(std::move(s));
-      if (!ok) return;
-      watch();
-      shm::release_alive_lock(*own_);
-    });
-  } catch (const std::system_error& e) {
-    started = Status(Cause::kResource, fmt::format("starting the monitor thread: {}", e.what()));
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (!started.ok()) return started;
+  auto thread = start_thread("topocoll-watch", [this, &held] {
+    Status s = shm::hold_alive_lock(*own_);
+    const bool ok = s.ok();
+    held.set_value(std::move(s));
+    if (!ok) return;
+    watch();
+    shm::release_alive_lock(*own_);
+  });
+  if (!thread.ok()) return thread.status();
+  thread_ = std::move(*thread);
   return result.get();
 }
 

@@ -6,13 +6,12 @@ namespace topocoll {
 namespace {
 
 /// Ranks that were absent when a deadline passed: those that had not announced the operation that others
-/// wait in, or, if all had, those whose work inside it lags.
+/// wait in, or, if all had, those that others had to wait for at its end.
 std::vector<int> absent_ranks(std::span<const StoppedProgress> progress) {
   StoppedProgress front;
   for (const StoppedProgress& p : progress) {
     front.entered = std::max(front.entered, p.entered);
     front.completed = std::max(front.completed, p.completed);
-    front.steps = std::max(front.steps, p.steps);
   }
   std::vector<int> absent;
   const auto collect = [&](auto lags) {
@@ -22,7 +21,6 @@ std::vector<int> absent_ranks(std::span<const StoppedProgress> progress) {
   };
   collect([&](const StoppedProgress& p) { return p.entered < front.entered; });
   if (absent.empty()) collect([&](const StoppedProgress& p) { return p.completed < front.completed; });
-  if (absent.empty()) collect([&](const StoppedProgress& p) { return p.steps < front.steps; });
   return absent;
 }
 

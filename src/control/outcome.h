@@ -35,8 +35,6 @@ struct FaultEvent {
 struct StoppedProgress {
   std::uint64_t entered = 0;
   std::uint64_t completed = 0;
-  /// Steps of the operation it was in; only compared between ranks, to find who lags.
-  std::uint64_t steps = 0;
 };
 
 /// How an epoch ended; equal on all ranks.

@@ -22,10 +22,9 @@ constexpr std::size_t kMaxCellBytes = std::size_t(256) << 10;
 bool CpuCollectives::fits_eagerly(const Request& request) const {
   const std::size_t capacity = c_.segment->layout().eager_capacity;
   if (request.counts_bytes + request.payload_bytes > capacity) return false;
-  if (all_reduce_ != AllReduceAlgorithm::kAuto && request.op->kind == CollectiveKind::kAllReduce &&
-      all_reduce_ == AllReduceAlgorithm::kTwoShot) {
-    return request.payload_bytes == 0;
-  }
+  const bool forced = all_reduce() == AllReduceAlgorithm::kTwoShot ||
+                      all_reduce() == AllReduceAlgorithm::kExchange;
+  if (forced && request.op->kind == CollectiveKind::kAllReduce) return request.payload_bytes == 0;
   return request.payload_bytes <= c_.tuning.eager_bytes;
 }
 
@@ -253,8 +252,9 @@ void CpuCollectives::consume_blocks(const Request& request, std::uint64_t seq) c
 bool CpuCollectives::two_shot(CollectiveKind kind, std::size_t bytes) const {
   if (kind == CollectiveKind::kReduce) return c_.ranks > 2;
   if (kind != CollectiveKind::kAllReduce) return false;
-  switch (all_reduce_) {
-    case AllReduceAlgorithm::kOneShot: return false;
+  switch (all_reduce()) {
+    case AllReduceAlgorithm::kOneShot:
+    case AllReduceAlgorithm::kExchange: return false;
     case AllReduceAlgorithm::kTwoShot: return true;
     case AllReduceAlgorithm::kAuto: break;
   }

@@ -14,6 +14,7 @@
 #include <string>
 #include <tuple>
 
+#include "base/options.h"
 #include "collectives/cpu/context.h"
 #include "collectives/cpu/pipeline.h"
 #include "collectives/cpu/request.h"
@@ -22,13 +23,9 @@
 
 namespace topocoll {
 
-/// What a user may force for all_reduce.
-enum class AllReduceAlgorithm : std::uint8_t { kAuto, kOneShot, kTwoShot };
-
 class CpuCollectives {
  public:
-  CpuCollectives(Context& context, AllReduceAlgorithm all_reduce)
-      : c_(context), all_reduce_(all_reduce) {}
+  explicit CpuCollectives(Context& context) : c_(context) {}
 
   /// Runs a validated collective as number `seq`.
   ExecResult execute(const Operation& op, std::uint64_t seq, shm::Deadline& deadline);
@@ -58,8 +55,11 @@ class CpuCollectives {
   Result<const Program*> program(CollectiveKind kind, bool two_shot, int root);
   [[nodiscard]] std::size_t largest_block(const Request& request, std::uint64_t seq) const;
 
+  [[nodiscard]] AllReduceAlgorithm all_reduce() const {
+    return static_cast<AllReduceAlgorithm>(c_.tuning.all_reduce);
+  }
+
   Context& c_;
-  AllReduceAlgorithm all_reduce_;
   std::uint64_t pipeline_base_ = 0;
   std::map<ProgramKey, std::unique_ptr<const Program>> programs_;
 };

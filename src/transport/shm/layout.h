@@ -63,9 +63,11 @@ struct RankBlock {
   alignas(kLinePair) pthread_mutex_t alive;
   std::atomic<RankState> state;
   std::atomic<std::int32_t> pid;
+  /// Why the rank ends the epoch, in its own words; written before it raises the fault.
+  std::array<char, 256> reason;
   /// Strict mode: highest sequence number that this rank has completed. Frozen like the entry flags.
   alignas(kLinePair) std::atomic<std::uint64_t> done;
-  /// Progress inside a pipelined operation: sequence number << 32 | steps of its pipeline done.
+  /// Steps of pipelined operations that the rank has done, over all of them.
   alignas(kLinePair) std::atomic<std::uint64_t> tick;
   /// What the rank's threads sleep on, and how many do.
   alignas(kLinePair) std::atomic<std::uint32_t> doorbell;
@@ -91,6 +93,7 @@ struct Tuning {
   std::uint32_t yields = 0;         ///< yields before sleeping
   std::uint8_t slot_copy = 0;       ///< CopyKind for writes into shared slots
   std::uint8_t meet = 0;            ///< 1: more ranks than cores, the last arriver reduces
+  std::uint8_t all_reduce = 0;      ///< AllReduceAlgorithm that rank 0 was told to use
 };
 
 struct SegmentHeader {

@@ -1,0 +1,148 @@
+// How a communicator's epoch ends: from what one rank noticed to the Status that all ranks return.
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/log.h"
+#include "communicator/core.h"
+
+namespace topocoll {
+namespace {
+
+std::string rank_list(const std::vector<int>& ranks) {
+  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
+}
+
+}  // namespace
+
+Status Core::settle(const ExecResult& result, std::uint64_t seq) {
+  FaultEvent fault{Cause::kInternal, result.rank, seq};
+  switch (result.stop) {
+    case Stop::kNone:
+    case Stop::kFrozen: break;  // somebody else has raised the fault already
+    case Stop::kDead: fault.cause = Cause::kPeerDied; break;
+    case Stop::kLeft: fault.cause = Cause::kPeerLeft; break;
+    case Stop::kTimeout: fault.cause = Cause::kTimeout; break;
+    case Stop::kMismatch: fault.cause = Cause::kMismatch; break;
+    case Stop::kResource:
+      fault.cause = Cause::kResource;
+      set_reason(result.status.text());
+      break;
+  }
+  const Status& ended = conclude(fault);
+  const std::lock_guard lock(outcome_mutex_);
+  // The fault may have come after the last rank had completed this operation: then it stands.
+  return outcome_.fate(seq) == Outcome::Fate::kCommitted ? Status() : ended;
+}
+
+const Status& Core::conclude(const FaultEvent& fault) {
+  {
+    const std::lock_guard lock(outcome_mutex_);
+    if (concluded_) return final_status_;
+    const shm::Fault first = context_.gate.raise({fault.cause, fault.culprit, fault.seq});
+    outcome_.on_fault({first.cause, first.culprit, first.seq});
+    context_.gate.freeze(os_);
+    std::vector<StoppedProgress> progress;
+    for (int r = 0; r < size(); ++r) {
+      const shm::Progress p = context_.gate.progress(r);
+      progress.push_back({p.entered, p.completed});
+    }
+    final_status_ = make_final_status(outcome_.on_stopped(progress));
+    concluded_.store(true, std::memory_order_release);
+    log().debug("rank {}: epoch {} ended: {}", own_rank_, assembly_.epoch, final_status_.to_string());
+  }
+  messages_.fail_all(final_status_);
+  const std::lock_guard lock(queue_mutex_);
+  queue_changed_.notify_all();
+  return final_status_;
+}
+
+Status Core::make_final_status(const Verdict& verdict) const {
+  const std::uint64_t seq = verdict.first_aborted();
+  std::string operation;
+  for (int r = 0; r < size() && operation.empty(); ++r) operation = describe_entered(r, seq);
+  return Status::operation(verdict.cause, verdict.culprits, assembly_.epoch, seq, std::move(operation),
+                           explain(verdict));
+}
+
+/// The announcement of `rank` for operation `seq`, in words; empty if it made none. Only after the freeze.
+std::string Core::describe_entered(int rank, std::uint64_t seq) const {
+  const shm::EntryLine& line = assembly_.segment.entry(static_cast<int>(seq & 1), rank);
+  if ((line.flag.load() & shm::kSeqMask) != seq) return "";
+  Operation op;
+  op.kind = line.descriptor.kind;
+  op.type = line.descriptor.type;
+  op.reduction.op = line.descriptor.op;
+  op.reduction.factor = line.descriptor.factor;
+  op.root = line.descriptor.root;
+  op.count = static_cast<std::size_t>(line.descriptor.count);
+  return op.to_string();
+}
+
+std::string Core::explain(const Verdict& verdict) const {
+  const std::uint64_t seq = verdict.first_aborted();
+  const std::vector<int>& who = verdict.culprits;
+  const int first = who.empty() ? -1 : who.front();
+  switch (verdict.cause) {
+    case Cause::kPeerDied:
+      return fmt::format("rank {} (pid {}) died", first, assembly_.segment.block(std::max(0, first)).pid.load());
+    case Cause::kPeerLeft:
+      return fmt::format("rank {} left the group before it took part", first);
+    case Cause::kTimeout:
+      if (who.empty()) return "the deadline passed";
+      return fmt::format("{} did not take part in time (last operation: number {})", rank_list(who),
+                         context_.gate.progress(first).entered);
+    case Cause::kMismatch: {
+      const std::string ours = describe_entered(0, seq);
+      const std::string theirs = describe_entered(std::max(0, first), seq);
+      if (ours == theirs) {
+        return fmt::format("the counts that rank {} expects differ from those that the others announce for "
+                           "{}",
+                           first, ours);
+      }
+      return fmt::format("rank 0 called {}, rank {} called {}", ours, first, theirs);
+    }
+    case Cause::kAborted: return fmt::format("rank {} aborted: {}", first, reason_of(first));
+    case Cause::kResource: return fmt::format("rank {}: {}", first, reason_of(first));
+    default: return "an internal error; please report it";
+  }
+}
+
+void Core::set_reason(const std::string& text) {
+  auto& reason = assembly_.segment.block(own_rank_).reason;
+  const std::size_t n = std::min(text.size(), reason.size() - 1);
+  std::memcpy(reason.data(), text.data(), n);
+  reason[n] = '\0';
+}
+
+std::string Core::reason_of(int rank) const {
+  if (rank < 0) return "";
+  const auto& reason = assembly_.segment.block(rank).reason;
+  return std::string(reason.data(), ::strnlen(reason.data(), reason.size()));
+}
+
+void Core::on_link_end(int rank) {
+  if (assembly_.segment.block(rank).state.load() == shm::RankState::kLeft) return;
+  conclude({Cause::kPeerDied, rank, sequence()});
+}
+
+void Core::abort(const std::string& reason) {
+  if (fork_generation_ != fork_generation()) return;
+  {
+    const std::lock_guard lock(outcome_mutex_);
+    if (concluded_) return;
+    set_reason(reason);
+  }
+  conclude({Cause::kAborted, own_rank_, sequence()});
+}
+
+Status Core::health() {
+  if (context_.gate.faulted()) return conclude({Cause::kInternal, -1, sequence()});
+  return usable();
+}
+
+}  // namespace topocoll

@@ -1,0 +1,47 @@
+// Start-up probe of a group's shared memory: how far apart two ranks' cores are, and which copy into a
+// shared slot is fastest between them. Rank 0 decides for all, so that all ranks choose alike.
+//
+// The probe takes a few milliseconds, uses the entry slots before the first operation, and gives up
+// (leaving defaults) when its partner is not scheduled.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/os.h"
+#include "topocoll/status.h"
+#include "transport/shm/segment.h"
+#include "transport/shm/waiter.h"
+
+namespace topocoll {
+
+/// A way to copy that the probe may choose.
+struct CopyCandidate {
+  std::uint8_t id = 0;
+  void (*copy)(void* target, const void* source, std::size_t bytes) = nullptr;
+  std::string_view name;
+};
+
+struct TuningRequest {
+  bool probe = true;
+  bool oversubscribed = false;  ///< more ranks than this rank's usable cores
+  /// The first is the default; with one only, nothing is timed.
+  std::span<const CopyCandidate> copies;
+  std::optional<std::size_t> eager_bytes;
+  std::uint8_t all_reduce = 0;  ///< carried to the other ranks as it is
+  std::optional<std::chrono::microseconds> spin;
+};
+
+/// Ranks 0 and 1 measure; rank 0 publishes; every rank returns what rank 0 chose. Collective.
+Result<shm::Tuning> tune(Os& os, shm::Segment& segment, int rank, const TuningRequest& request,
+                         shm::Deadline& deadline);
+
+/// "slots by rep movsb, two-shot from 512 KiB, ..." for people.
+std::string describe(const shm::Tuning& tuning, std::span<const CopyCandidate> copies);
+
+}  // namespace topocoll
