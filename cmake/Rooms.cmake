@@ -4,10 +4,11 @@
 add_library(topocoll_flags INTERFACE)
 target_include_directories(topocoll_flags INTERFACE
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>)
+# No contraction: a product is rounded before it is added, so that every target gives the same bits.
 # Fields left out of a designated initializer take their default; gcc warns even where there is one.
 target_compile_options(topocoll_flags INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wno-missing-field-initializers
-  -fno-math-errno)
+  -fno-math-errno -ffp-contract=off)
 if(TOPOCOLL_WERROR)
   target_compile_options(topocoll_flags INTERFACE -Werror)
 endif()
