@@ -59,6 +59,19 @@ def allowed_rooms(path):
     return set()
 
 
+def own_tops(path):
+    """The top folders outside src/ whose files the file `path` may include; tests see what they test."""
+    parts = path.split("/")
+    if parts[0] == "tests":
+        return ["tests", *(top for top in PUBLIC_ONLY if parts[1] == top)]
+    return [parts[0]] if parts[0] in PUBLIC_ONLY else []
+
+
+def is_own(root, tops, file):
+    return (root / file).is_file() and any(
+        (root / file).resolve().is_relative_to((root / top).resolve()) for top in tops)
+
+
 def check_quoted(root, path, target):
     """What is wrong with #include "target" in the file `path`, or None."""
     first = target.split("/")[0]
@@ -70,15 +83,12 @@ def check_quoted(root, path, target):
         if first in allowed_rooms(path):
             return None
         return f'{"/".join(path.split("/")[:2])} may not include "{target}" (room {first})'
-    top = path.split("/")[0]
-    if top in PUBLIC_ONLY or top == "tests":
-        if first in allowed_rooms(path):  # perf/micro
+    tops = own_tops(path)
+    if tops:
+        bases = [Path(path).parent, Path("."), *map(Path, tops)]
+        if first in allowed_rooms(path) or any(is_own(root, tops, base / target) for base in bases):
             return None
-        for base in (Path(path).parent, Path(top), Path(".")):
-            own = root / base / target
-            if own.is_file() and own.resolve().is_relative_to((root / top).resolve()):
-                return None
-        return f'{top} may include only public headers and its own files, not "{target}"'
+        return f'{tops[0]} may include only public headers and its own files, not "{target}"'
     return f'"{target}" names no room; write the path from src/, e.g. "base/os.h"'
 
 

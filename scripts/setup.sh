@@ -24,7 +24,7 @@ digest() { sha256sum | cut -d ' ' -f 1; }
 # Digest of the names and contents of the files below the given paths (relative to ROOT).
 digest_of() (
   cd -- "$ROOT" || exit
-  find "$@" -type f -not -path '*/__pycache__/*' -not -name '*.egg-info' -print0 2>/dev/null |
+  find "$@" -type f -not -path '*/__pycache__/*' -not -path '*.egg-info/*' -print0 2>/dev/null |
     LC_ALL=C sort -z | xargs -0 sha256sum | digest
 )
 

@@ -57,6 +57,8 @@ class Arrows(unittest.TestCase):
         self.passes("perf/a.cc", '#include "table.h"')
         self.fails("tools/a.cc", '#include "perf/table.h"')
         self.passes("tests/base/a_test.cc", '#include "support/ranks.h"')
+        self.passes("tests/perf/a_test.cc", '#include "table.h"')
+        self.fails("tests/tools/a_test.cc", '#include "perf/table.h"')
 
     def test_paths_are_written_from_src(self):
         self.fails("src/base/a.cc", '#include "os.h"')
