@@ -65,7 +65,8 @@ class JsonView {
   /// An element of an array that has it.
   [[nodiscard]] JsonView at(std::size_t index) const;
 
-  [[nodiscard]] std::int64_t integer(std::int64_t low, std::int64_t high) const;
+  /// An error leaves its trace in JsonErrors, so that a reader may look at a value only to check it.
+  std::int64_t integer(std::int64_t low, std::int64_t high) const;
   [[nodiscard]] std::uint64_t natural(std::uint64_t high) const;
   /// A finite number.
   [[nodiscard]] double number(double low, double high) const;

@@ -1,0 +1,128 @@
+#include <fmt/format.h>
+#include <sched.h>
+#include <sys/utsname.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "topocoll/topology.h"
+#include "topology/hwloc_reader.h"
+
+namespace topocoll {
+namespace {
+
+constexpr std::size_t kMaxDescriptionBytes = 1024;
+constexpr std::uint64_t kMaxSyntheticObjects = 1U << 16;
+
+std::string error_text(int error) { return std::generic_category().message(error); }
+
+HwlocTopology new_topology() {
+  hwloc_topology_t raw = nullptr;
+  if (hwloc_topology_init(&raw) != 0) return nullptr;
+  return HwlocTopology(raw);
+}
+
+std::string host_name() {
+  utsname names{};
+  return uname(&names) == 0 ? names.nodename : "";
+}
+
+/// The CPUs of this thread according to the kernel, without hwloc.
+std::vector<int> affinity() {
+  std::vector<int> cpus;
+  // The kernel refuses sets that are shorter than its own, whose length it does not tell.
+  for (int size = CPU_SETSIZE; size <= (1 << 20); size *= 2) {
+    cpu_set_t* set = CPU_ALLOC(static_cast<std::size_t>(size));
+    if (set == nullptr) return cpus;
+    const std::size_t bytes = CPU_ALLOC_SIZE(static_cast<std::size_t>(size));
+    const bool read = sched_getaffinity(0, bytes, set) == 0;
+    for (int cpu = 0; read && cpu < size; ++cpu) {
+      if (CPU_ISSET_S(static_cast<std::size_t>(cpu), bytes, set)) cpus.push_back(cpu);
+    }
+    CPU_FREE(set);
+    if (read || errno != EINVAL) break;
+  }
+  return cpus;
+}
+
+Topology without_hwloc(const std::string& why) {
+  return flat_topology(host_name(), affinity(), "hwloc cannot read this machine: " + why);
+}
+
+/// How many objects of its lowest level a synthetic description asks for; stops growing when too many.
+std::uint64_t synthetic_objects(const std::string& description) {
+  std::uint64_t product = 1;
+  int nested = 0;
+  std::size_t i = 0;
+  while (i < description.size()) {
+    const char c = description[i];
+    if (c == '(' || c == '[') ++nested;
+    if (c == ')' || c == ']') --nested;
+    const bool starts_number = std::isdigit(static_cast<unsigned char>(c)) != 0 &&
+                               (i == 0 || description[i - 1] == ' ' || description[i - 1] == ':');
+    if (nested > 0 || !starts_number) {
+      ++i;
+      continue;
+    }
+    std::uint64_t number = 0;
+    for (; i < description.size() && std::isdigit(static_cast<unsigned char>(description[i])) != 0;
+         ++i) {
+      number = std::min(number * 10 + static_cast<std::uint64_t>(description[i] - '0'),
+                        kMaxSyntheticObjects + 1);
+    }
+    product = std::min(product * number, kMaxSyntheticObjects + 1);
+  }
+  return product;
+}
+
+}  // namespace
+
+Result<Topology> discover_topology() {
+  const HwlocTopology hwloc = new_topology();
+  if (!hwloc) return without_hwloc(error_text(errno));
+  // Reading caches by CPUID would move this thread from CPU to CPU, behind the caller's back.
+  hwloc_topology_set_flags(hwloc.get(), HWLOC_TOPOLOGY_FLAG_DONT_CHANGE_BINDING);
+  if (hwloc_topology_load(hwloc.get()) != 0) return without_hwloc(error_text(errno));
+  if (hwloc_topology_is_thissystem(hwloc.get()) == 0) {
+    Topology result = convert(hwloc.get(), nullptr);
+    result.notes.emplace_back("an HWLOC_* variable in the environment replaces the real machine");
+    return result;
+  }
+  const HwlocBitmap usable(hwloc_bitmap_alloc());
+  if (!usable) return Status(Cause::kResource, "no memory for a set of CPUs");
+  if (hwloc_get_cpubind(hwloc.get(), usable.get(), HWLOC_CPUBIND_PROCESS) != 0) {
+    const std::string why = error_text(errno);
+    Topology result = convert(hwloc.get(), nullptr);
+    result.notes.push_back("the CPUs that this process may use are unknown: " + why);
+    return result;
+  }
+  return convert(hwloc.get(), usable.get());
+}
+
+Result<Topology> synthetic_topology(const std::string& description) {
+  const auto refuse = [&](const std::string& why) {
+    return Status(Cause::kInvalidArgument, fmt::format("synthetic topology \"{}\": {}",
+                                                       description.substr(0, 80), why));
+  };
+  if (description.size() > kMaxDescriptionBytes) {
+    return refuse(fmt::format("{} bytes, {} are allowed", description.size(), kMaxDescriptionBytes));
+  }
+  if (synthetic_objects(description) > kMaxSyntheticObjects) {
+    return refuse(fmt::format("more than {} CPUs", kMaxSyntheticObjects));
+  }
+  const HwlocTopology hwloc = new_topology();
+  if (!hwloc) return Status(Cause::kResource, "hwloc: " + error_text(errno));
+  if (hwloc_topology_set_synthetic(hwloc.get(), description.c_str()) != 0 ||
+      hwloc_topology_load(hwloc.get()) != 0) {
+    return refuse("hwloc expects a description such as \"pack:2 numa:1 l3:1 core:4 pu:2\"");
+  }
+  Topology result = convert(hwloc.get(), nullptr);
+  result.host = "synthetic";
+  return result;
+}
+
+}  // namespace topocoll

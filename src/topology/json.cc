@@ -1,0 +1,226 @@
+// The native JSON of a topology: declared and measured figures side by side, absent when unknown.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "topocoll/topology.h"
+#include "topology/checked_json.h"
+
+namespace topocoll {
+namespace {
+
+constexpr int kVersion = 1;
+constexpr JsonLimits kLimits{32U << 20, 2'000'000, 8};
+constexpr std::size_t kMaxNodes = 1U << 17;
+constexpr std::size_t kMaxEdges = 1U << 18;
+constexpr std::size_t kMaxNotes = 1000;
+constexpr std::size_t kMaxAttributes = 4096;
+constexpr std::size_t kMaxTextBytes = 4096;
+constexpr std::size_t kMaxIdBytes = 256;
+constexpr int kMaxCpus = 1 << 16;
+constexpr double kMaxFigure = 1e15;
+
+void append_figure(std::string_view key, const Figure& figure, std::string& text) {
+  std::string members;
+  const auto append = [&](std::string_view what, const std::optional<double>& value) {
+    if (!value || !std::isfinite(*value)) return;
+    fmt::format_to(std::back_inserter(members), "{}\"{}\": {}", members.empty() ? "" : ", ", what,
+                   *value);
+  };
+  append("declared", figure.declared);
+  append("measured", figure.measured);
+  if (!members.empty()) fmt::format_to(std::back_inserter(text), ", \"{}\": {{{}}}", key, members);
+}
+
+void append_node(const TopologyNode& node, std::string& text) {
+  auto to = std::back_inserter(text);
+  fmt::format_to(to, "{{\"id\": {}, \"kind\": \"{}\"", json_quote(node.id), name(node.kind));
+  if (!node.label.empty()) fmt::format_to(to, ", \"label\": {}", json_quote(node.label));
+  if (node.os_index) fmt::format_to(to, ", \"os_index\": {}", *node.os_index);
+  if (node.level) fmt::format_to(to, ", \"level\": {}", *node.level);
+  if (node.size_bytes) fmt::format_to(to, ", \"size_bytes\": {}", *node.size_bytes);
+  fmt::format_to(to, ", \"cpus\": [{}]", fmt::join(node.cpus, ", "));
+  if (!node.attributes.empty()) {
+    const char* separator = ", \"attributes\": {";
+    for (const auto& [key, value] : node.attributes) {
+      fmt::format_to(to, "{}{}: {}", separator, json_quote(key), json_quote(value));
+      separator = ", ";
+    }
+    text += '}';
+  }
+  text += '}';
+}
+
+void append_edge(const TopologyEdge& edge, std::string& text) {
+  fmt::format_to(std::back_inserter(text), "{{\"from\": {}, \"to\": {}, \"kind\": {}",
+                 json_quote(edge.from), json_quote(edge.to), json_quote(edge.kind));
+  append_figure("bandwidth_gbps", edge.bandwidth_gbps, text);
+  append_figure("latency_ns", edge.latency_ns, text);
+  text += '}';
+}
+
+template <class List, class Append>
+void append_list(std::string_view key, const List& list, std::string& text, Append append) {
+  fmt::format_to(std::back_inserter(text), ",\n\"{}\": [", key);
+  const char* separator = "\n  ";
+  for (const auto& element : list) {
+    text += separator;
+    append(element, text);
+    separator = ",\n  ";
+  }
+  text += "]";
+}
+
+class Reader {
+ public:
+  explicit Reader(JsonErrors& errors) : errors_(errors) {}
+
+  Topology read(const JsonView& root) {
+    root.members({"topocoll_topology", "host", "nodes", "edges", "notes"});
+    root["topocoll_topology"].integer(kVersion, kVersion);
+    result_.host = root["host"].text(kMaxIdBytes);
+    each(root["nodes"], kMaxNodes, [&](const JsonView& view) { read_node(view); });
+    each(root["edges"], kMaxEdges, [&](const JsonView& view) { read_edge(view); });
+    each(root["notes"], kMaxNotes,
+         [&](const JsonView& view) { result_.notes.push_back(view.text(kMaxTextBytes)); });
+    check_cycles(root);
+    return std::move(result_);
+  }
+
+ private:
+  template <class Read>
+  void each(const JsonView& list, std::size_t max, Read read_element) {
+    const std::size_t count = list.array(max);
+    for (std::size_t i = 0; errors_.ok() && i < count; ++i) read_element(list.at(i));
+  }
+
+  void read_node(const JsonView& view) {
+    view.members({"id", "kind", "label", "os_index", "level", "size_bytes", "cpus", "attributes"});
+    TopologyNode node;
+    node.id = view["id"].text(kMaxIdBytes);
+    if (node.id.empty()) view["id"].fail("is empty");
+    if (!index_.emplace(node.id, result_.nodes.size()).second) {
+      view["id"].fail(json_quote(node.id) + " is given to another node too");
+    }
+    read_kind(view["kind"], node);
+    if (view.has("label")) node.label = view["label"].text(kMaxTextBytes);
+    if (view.has("os_index")) {
+      node.os_index = static_cast<int>(view["os_index"].integer(0, INT32_MAX));
+    }
+    if (view.has("level")) node.level = static_cast<int>(view["level"].integer(1, 9));
+    if (view.has("size_bytes")) node.size_bytes = view["size_bytes"].natural(UINT64_MAX);
+    each(view["cpus"], kMaxCpus, [&](const JsonView& cpu) {
+      // Ascending, so no CPU is listed twice.
+      const int lowest = node.cpus.empty() ? 0 : node.cpus.back() + 1;
+      node.cpus.push_back(static_cast<int>(cpu.integer(lowest, kMaxCpus)));
+    });
+    if (view.has("attributes")) {
+      const JsonView attributes = view["attributes"];
+      for (const std::string& key : attributes.keys(kMaxAttributes)) {
+        node.attributes[key] = attributes[key].text(kMaxTextBytes);
+      }
+    }
+    result_.nodes.push_back(std::move(node));
+  }
+
+  static void read_kind(const JsonView& view, TopologyNode& node) {
+    const std::string text = view.text(kMaxIdBytes);
+    for (int k = 0; k <= static_cast<int>(NodeKind::kCpu); ++k) {
+      if (name(static_cast<NodeKind>(k)) != text) continue;
+      node.kind = static_cast<NodeKind>(k);
+      return;
+    }
+    view.fail("expected host, package, numa, cache, core or cpu, found " + json_quote(text));
+  }
+
+  void read_edge(const JsonView& view) {
+    view.members({"from", "to", "kind", "bandwidth_gbps", "latency_ns"});
+    TopologyEdge edge;
+    edge.from = read_end(view["from"]);
+    edge.to = read_end(view["to"]);
+    edge.kind = view["kind"].text(kMaxIdBytes);
+    if (edge.kind != "contains" && edge.kind != "interconnect") {
+      view["kind"].fail("expected contains or interconnect, found " + json_quote(edge.kind));
+    }
+    if (edge.from == edge.to) view["to"].fail("the edge ends where it begins");
+    if (edge.kind == "contains") {
+      const auto [known, added] = parent_edge_.emplace(edge.to, result_.edges.size());
+      if (!added && errors_.ok()) {
+        view["to"].fail(fmt::format("{} is contained in {} already", json_quote(edge.to),
+                                    json_quote(result_.edges[known->second].from)));
+      }
+    } else if (!links_.insert(json_quote(edge.from) + json_quote(edge.to)).second) {
+      view.fail("is given twice");
+    }
+    if (view.has("bandwidth_gbps")) edge.bandwidth_gbps = read_figure(view["bandwidth_gbps"]);
+    if (view.has("latency_ns")) edge.latency_ns = read_figure(view["latency_ns"]);
+    result_.edges.push_back(std::move(edge));
+  }
+
+  std::string read_end(const JsonView& view) {
+    std::string id = view.text(kMaxIdBytes);
+    if (!index_.contains(id)) view.fail("there is no node " + json_quote(id));
+    return id;
+  }
+
+  static Figure read_figure(const JsonView& view) {
+    view.members({"declared", "measured"});
+    Figure figure;
+    if (view.has("declared")) figure.declared = view["declared"].number(0, kMaxFigure);
+    if (view.has("measured")) figure.measured = view["measured"].number(0, kMaxFigure);
+    return figure;
+  }
+
+  /// Every node has one parent at most; following parents must end.
+  void check_cycles(const JsonView& root) {
+    if (!errors_.ok()) return;
+    std::unordered_map<std::string_view, std::size_t> seen_from;  // node -> the walk that met it
+    const JsonView edges = root["edges"];
+    for (std::size_t walk = 0; walk < result_.edges.size(); ++walk) {
+      if (result_.edges[walk].kind != "contains") continue;
+      std::string_view id = result_.edges[walk].to;
+      while (seen_from.emplace(id, walk).second) {
+        const auto up = parent_edge_.find(std::string(id));
+        if (up == parent_edge_.end()) break;
+        id = result_.edges[up->second].from;
+      }
+      const auto up = parent_edge_.find(std::string(id));
+      if (up == parent_edge_.end() || seen_from[id] != walk) continue;
+      return edges.at(walk).fail(fmt::format("a cycle: {} contains itself", json_quote(id)));
+    }
+  }
+
+  JsonErrors& errors_;
+  Topology result_;
+  std::unordered_map<std::string, std::size_t> index_;        // id -> nodes[]
+  std::unordered_map<std::string, std::size_t> parent_edge_;  // id -> edges[] that contains it
+  std::unordered_set<std::string> links_;
+};
+
+}  // namespace
+
+std::string to_json(const Topology& topology) {
+  std::string text = fmt::format("{{\n\"topocoll_topology\": {},\n\"host\": {}", kVersion,
+                                 json_quote(topology.host));
+  append_list("nodes", topology.nodes, text, append_node);
+  append_list("edges", topology.edges, text, append_edge);
+  append_list("notes", topology.notes, text,
+              [](const std::string& note, std::string& to) { to += json_quote(note); });
+  return text + "\n}\n";
+}
+
+Result<Topology> topology_from_json(std::string_view text) {
+  const Result<nlohmann::json> json = parse_json(text, "topology", kLimits);
+  if (!json.ok()) return json.status();
+  JsonErrors errors("topology");
+  Topology result = Reader(errors).read(JsonView(*json, errors));
+  if (!errors.ok()) return errors.status();
+  return result;
+}
+
+}  // namespace topocoll

@@ -1,0 +1,200 @@
+// An indented tree. What has exactly one child with the same CPUs shares its line, and siblings that
+// look alike share one line too, so that a machine of 192 cores still fits on a screen.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "topocoll/topology.h"
+#include "topology/hwloc_reader.h"
+
+namespace topocoll {
+namespace {
+
+constexpr std::size_t kMinAlike = 3;  ///< siblings that are shown as one line
+constexpr int kMaxDepth = 64;         ///< of a tree that is worth showing
+
+std::string size_text(std::uint64_t bytes) {
+  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  auto value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  while (value >= 1024 && unit + 1 < std::size(kUnits)) value /= 1024, ++unit;
+  const bool whole = value == static_cast<double>(static_cast<std::uint64_t>(value));
+  return fmt::format("{:.{}f} {}", value, whole ? 0 : 1, kUnits[unit]);
+}
+
+std::string figure_text(const Figure& figure, std::string_view unit) {
+  std::string text;
+  if (figure.declared) text += fmt::format(", {:.4g} {} declared", *figure.declared, unit);
+  if (figure.measured) text += fmt::format(", {:.4g} {} measured", *figure.measured, unit);
+  return text;
+}
+
+std::string figures_text(const TopologyEdge& edge) {
+  return figure_text(edge.bandwidth_gbps, "GB/s") + figure_text(edge.latency_ns, "ns");
+}
+
+std::string cpus_text(const std::vector<int>& cpus) {
+  if (cpus.empty()) return "no usable CPU";
+  return fmt::format("{} {}", cpus.size() == 1 ? "cpu" : "cpus", cpu_ranges(cpus));
+}
+
+class Renderer {
+ public:
+  explicit Renderer(const Topology& topology) : topology_(topology) {
+    std::unordered_map<std::string_view, std::size_t> index;
+    for (std::size_t i = 0; i < topology.nodes.size(); ++i) index[topology.nodes[i].id] = i;
+    children_.resize(topology.nodes.size());
+    parent_edge_.resize(topology.nodes.size(), nullptr);
+    for (const TopologyEdge& edge : topology.edges) {
+      const auto from = index.find(edge.from);
+      const auto to = index.find(edge.to);
+      if (edge.kind != "contains" || from == index.end() || to == index.end()) continue;
+      if (parent_edge_[to->second] != nullptr) continue;  // each node is shown once
+      children_[from->second].push_back(to->second);
+      parent_edge_[to->second] = &edge;
+    }
+  }
+
+  std::string take() {
+    for (std::size_t i = 0; i < topology_.nodes.size(); ++i) {
+      if (parent_edge_[i] == nullptr) tree(i, "", "", 0);
+    }
+    links();
+    for (const std::string& note : topology_.notes) text_ += "note: " + note + "\n";
+    return std::move(text_);
+  }
+
+ private:
+  /// The nodes that share a line, from `node` downwards.
+  [[nodiscard]] std::vector<std::size_t> line_of(std::size_t node) const {
+    std::vector<std::size_t> line{node};
+    while (children_[node].size() == 1 && topology_.nodes[node].kind != NodeKind::kHost &&
+           line.size() < kMaxDepth) {
+      const std::size_t child = children_[node].front();
+      const bool small = topology_.nodes[child].kind >= NodeKind::kCache;
+      if (!small || topology_.nodes[child].cpus != topology_.nodes[node].cpus) break;
+      line.push_back(node = child);
+    }
+    return line;
+  }
+
+  /// A core's CPUs are named in its line.
+  [[nodiscard]] bool is_leaf(std::size_t node) const {
+    return std::all_of(children_[node].begin(), children_[node].end(), [&](std::size_t child) {
+      return topology_.nodes[child].kind == NodeKind::kCpu && children_[child].empty() &&
+             topology_.nodes[node].kind == NodeKind::kCore;
+    });
+  }
+
+  [[nodiscard]] std::string title(const TopologyNode& node, bool numbered) const {
+    switch (node.kind) {
+      case NodeKind::kHost: return topology_.host.empty() ? node.id : topology_.host;
+      case NodeKind::kPackage: return "package " + number(node);
+      case NodeKind::kNumaNode: return "NUMA node " + number(node);
+      case NodeKind::kCache: return node.level ? fmt::format("L{}", *node.level) : "cache";
+      case NodeKind::kCore: return numbered ? "core " + number(node) : "core";
+      case NodeKind::kCpu: return numbered ? "cpu " + number(node) : "cpu";
+    }
+    return node.id;
+  }
+
+  static std::string number(const TopologyNode& node) {
+    const std::size_t colon = node.id.find(':');
+    return colon == std::string::npos ? node.id : node.id.substr(colon + 1);
+  }
+
+  /// One line without its CPUs: equal for siblings that look alike if `numbered` is false.
+  [[nodiscard]] std::string heading(const std::vector<std::size_t>& line, bool numbered) const {
+    std::string text;
+    for (std::size_t i : line) {
+      const TopologyNode& node = topology_.nodes[i];
+      // A CPU below a core says nothing that the list of CPUs at the line's end does not.
+      if (node.kind == NodeKind::kCpu && line.size() > 1) continue;
+      if (!text.empty()) text += " · ";
+      text += title(node, numbered);
+      if (!node.label.empty()) text += "  " + node.label;
+      if (node.size_bytes) text += " " + size_text(*node.size_bytes);
+      if (parent_edge_[i] != nullptr) text += figures_text(*parent_edge_[i]);
+    }
+    return text;
+  }
+
+  /// The siblings from `first` on that can share a line with it.
+  [[nodiscard]] std::size_t alike(const std::vector<std::size_t>& siblings,
+                                  std::size_t first) const {
+    const auto shape = [&](std::size_t node) {
+      const auto line = line_of(node);
+      const bool small = topology_.nodes[node].kind >= NodeKind::kCache;
+      if (!small || !is_leaf(line.back())) return std::string();
+      return fmt::format("{} {}", topology_.nodes[line.back()].cpus.size(), heading(line, false));
+    };
+    const std::string wanted = shape(siblings[first]);
+    std::size_t last = first + 1;
+    while (!wanted.empty() && last < siblings.size() && shape(siblings[last]) == wanted) ++last;
+    return last - first;
+  }
+
+  void tree(std::size_t node, const std::string& indent, const std::string& branch, int depth) {
+    const auto line = line_of(node);
+    const std::size_t last = line.back();
+    text_ += indent + branch + heading(line, true) + "  " + cpus_text(topology_.nodes[last].cpus) +
+             "\n";
+    if (is_leaf(last)) return;
+    const std::string below =
+        branch.empty() ? indent : indent + (branch == "└─ " ? "   " : "│  ");
+    if (depth == kMaxDepth) {
+      text_ += below + "└─ ... (deeper levels are left out)\n";
+      return;
+    }
+    const auto& siblings = children_[last];
+    for (std::size_t i = 0; i < siblings.size();) {
+      const std::size_t count = alike(siblings, i);
+      const std::size_t shown = count >= kMinAlike ? count : 1;
+      const std::string arm = i + shown == siblings.size() ? "└─ " : "├─ ";
+      if (shown > 1) {
+        together({siblings.begin() + static_cast<long>(i),
+                  siblings.begin() + static_cast<long>(i + shown)}, below + arm);
+      } else {
+        tree(siblings[i], below, arm, depth + 1);
+      }
+      i += shown;
+    }
+  }
+
+  void together(const std::vector<std::size_t>& siblings, const std::string& prefix) {
+    std::vector<int> cpus;
+    for (std::size_t node : siblings) {
+      const auto& more = topology_.nodes[node].cpus;
+      cpus.insert(cpus.end(), more.begin(), more.end());
+    }
+    std::sort(cpus.begin(), cpus.end());
+    std::string what = heading(line_of(siblings.front()), false);
+    if (what.find(' ') != std::string::npos) what = "(" + what + ")";
+    const std::size_t each = cpus.size() / siblings.size();  // alike: all have the same number
+    text_ += fmt::format("{}{} × {}  {}{}\n", prefix, siblings.size(), what, cpus_text(cpus),
+                         each > 1 ? fmt::format(", {} each", each) : "");
+  }
+
+  void links() {
+    for (const TopologyEdge& edge : topology_.edges) {
+      if (edge.kind == "contains") continue;
+      text_ += fmt::format("{} → {}  {}{}\n", edge.from, edge.to, edge.kind, figures_text(edge));
+    }
+  }
+
+  const Topology& topology_;
+  std::vector<std::vector<std::size_t>> children_;
+  std::vector<const TopologyEdge*> parent_edge_;
+  std::string text_;
+};
+
+}  // namespace
+
+std::string render_text(const Topology& topology) { return Renderer(topology).take(); }
+
+}  // namespace topocoll
