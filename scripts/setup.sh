@@ -6,6 +6,8 @@
 ROOT=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd -P)
 VENV=$ROOT/.venv
 readonly ROOT VENV
+# One clone's objects serve another: paths below ROOT count as relative.
+export CCACHE_BASEDIR=$ROOT CCACHE_NOHASHDIR=1
 
 readonly PACKAGES=(g++ cmake ninja-build pkg-config ccache libhwloc-dev libspdlog-dev libfmt-dev
   libcli11-dev nlohmann-json3-dev libhwy-dev libgtest-dev libgmock-dev python3-dev python3-venv git)
