@@ -1,0 +1,92 @@
+#include "errors.h"
+
+#include <utility>
+
+#include "precompiled.h"
+
+namespace topocoll::plugin {
+namespace {
+
+// torch's translators restore a python_error as it is: this holds on every way out of C++, from pybind11's
+// functions to the autograd engine, which know no other exception that could carry attributes.
+class CollectiveException final : public python_error {
+ public:
+  explicit CollectiveException(py::object instance, std::string text) {
+    type = py::type::of(instance).release().ptr();
+    value = instance.release().ptr();
+    message = std::move(text);
+  }
+};
+
+// Needs the GIL.
+py::object error_object(const Status& status) {
+  const auto cls = py::module_::import("topocoll.errors").attr("CollectiveError");
+  const auto culprit = status.culprit() < 0 ? py::object(py::none()) : py::int_(status.culprit());
+  return cls(status.to_string(), py::arg("operation") = status.operation(),
+             py::arg("cause") = std::string(name(status.cause())), py::arg("culprit") = culprit,
+             py::arg("culprits") = py::tuple(py::cast(status.culprits())),
+             py::arg("epoch") = status.epoch(), py::arg("seq") = status.seq());
+}
+
+std::exception_ptr plain_exception(const Status& status) {
+  return std::make_exception_ptr(c10::DistBackendError(
+      {__func__, __FILE__, static_cast<std::uint32_t>(__LINE__)}, status.to_string()));
+}
+
+}  // namespace
+
+bool python_is_alive() {
+#if PY_VERSION_HEX >= 0x030D0000
+  return Py_IsInitialized() != 0 && Py_IsFinalizing() == 0;
+#else
+  return Py_IsInitialized() != 0 && _Py_IsFinalizing() == 0;
+#endif
+}
+
+WithoutGil::WithoutGil() {
+  if (python_is_alive() && PyGILState_Check() == 1) {
+    saved_ = PyEval_SaveThread();
+  }
+}
+
+WithoutGil::~WithoutGil() {
+  if (saved_ != nullptr) {
+    PyEval_RestoreThread(static_cast<PyThreadState*>(saved_));
+  }
+}
+
+void register_error_translation() {
+  py::register_exception_translator([](std::exception_ptr exception) {
+    try {
+      std::rethrow_exception(std::move(exception));
+    } catch (CollectiveException& error) {
+      error.restore();
+    }
+  });
+}
+
+std::exception_ptr exception_for(const Status& status) {
+  if (!python_is_alive()) {
+    return plain_exception(status);
+  }
+  const py::gil_scoped_acquire gil;
+  try {
+    return std::make_exception_ptr(CollectiveException(error_object(status), status.to_string()));
+  } catch (const py::error_already_set&) {
+    return plain_exception(status);
+  }
+}
+
+void raise(const Status& status) { std::rethrow_exception(exception_for(status)); }
+
+void raise_invalid(const char* operation, const std::string& text) {
+  raise(Status(Cause::kInvalidArgument, std::string(operation) + ": " + text));
+}
+
+void require(bool condition, const char* operation, const char* text) {
+  if (!condition) [[unlikely]] {
+    raise_invalid(operation, text);
+  }
+}
+
+}  // namespace topocoll::plugin
