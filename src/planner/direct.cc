@@ -2,8 +2,8 @@
 // agree bit for bit with each other.
 //
 // Within a rank all sends of a stage come before the receives of that stage, so that no rank waits
-// while it could feed others, and peers are visited from rank + 1 on, so that no rank is everybody's
-// first target. A contribution of rank p waits in scratch:p.
+// while it could feed others, and peers are visited from rank + 1 on, so that no rank is
+// everybody's first target. A contribution of rank p waits in scratch:p.
 #include <fmt/format.h>
 
 #include <string>
@@ -34,7 +34,9 @@ class Program {
     for (int k = 1; k < ranks_; ++k) result.push_back((rank_ + k) % ranks_);
     return result;
   }
-  void send(int peer, ChunkRef source) { steps_.push_back({StepKind::kSend, {source}, {}, peer, 0}); }
+  void send(int peer, ChunkRef source) {
+    steps_.push_back({StepKind::kSend, {source}, {}, peer, 0});
+  }
   void recv(int peer, ChunkRef target) { steps_.push_back({StepKind::kRecv, {}, target, peer, 0}); }
   void copy(ChunkRef source, ChunkRef target) {
     steps_.push_back({StepKind::kCopy, {source}, target, -1, 0});
@@ -80,7 +82,8 @@ void one_shot_rooted(CollectiveKind kind, int rank, int root, Program& p) {
       if (!at_root) return p.recv(root, output(0));
       for (int q : p.peers()) p.send(q, input(q));
       return p.copy(input(rank), output(0));
-    default: return;
+    default:
+      return;
   }
 }
 
@@ -108,12 +111,13 @@ void one_shot(CollectiveKind kind, int rank, Program& p) {
       for (int q : p.peers()) p.signal(q);
       for (int q : p.peers()) p.wait(q);
       return;
-    default: return;
+    default:
+      return;
   }
 }
 
-// Rank q owns chunk q: the others hand it their contributions to it, or (broadcast) the root hands it
-// the chunk, and the owner passes the result on.
+// Rank q owns chunk q: the others hand it their contributions to it, or (broadcast) the root hands
+// it the chunk, and the owner passes the result on.
 void two_shot(CollectiveKind kind, int rank, int root, Program& p) {
   const bool at_root = rank == root;
   if (kind == CollectiveKind::kBroadcast) {
@@ -145,7 +149,8 @@ void two_shot(CollectiveKind kind, int rank, int root, Program& p) {
 
 Status check_request(CollectiveKind kind, std::string_view algorithm, int ranks, int root) {
   if (ranks < 1) {
-    return Status(Cause::kInvalidArgument, fmt::format("a plan needs 1 rank or more, not {}", ranks));
+    return Status(Cause::kInvalidArgument,
+                  fmt::format("a plan needs 1 rank or more, not {}", ranks));
   }
   if (has_root(kind) && (root < 0 || root >= ranks)) {
     return Status(Cause::kInvalidArgument,
@@ -164,15 +169,17 @@ Status check_request(CollectiveKind kind, std::string_view algorithm, int ranks,
                               algorithm.substr(0, kMaxNameBytes)));
   }
   if (algorithm == "two_shot" && !cuts_message(kind)) {
-    return Status(Cause::kUnsupported,
-                  fmt::format("two_shot serves all_reduce, reduce and broadcast, not {}", name(kind)));
+    return Status(
+        Cause::kUnsupported,
+        fmt::format("two_shot serves all_reduce, reduce and broadcast, not {}", name(kind)));
   }
   return Status();
 }
 
 }  // namespace
 
-Result<Plan> make_direct_plan(CollectiveKind kind, std::string_view algorithm, int ranks, int root) {
+Result<Plan> make_direct_plan(CollectiveKind kind, std::string_view algorithm, int ranks,
+                              int root) {
   if (Status s = check_request(kind, algorithm, ranks, root); !s.ok()) return s;
   const bool twice = algorithm == "two_shot";
   Plan plan;

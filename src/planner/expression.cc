@@ -22,9 +22,9 @@ ExpressionPool::Id ExpressionPool::combine(Id left, Id right) {
   return find_or_add({left, right, false});
 }
 
-// An expression may stand for 2^k terms after k doublings, so terms are counted over the shared nodes:
-// a node's id is above those of its parts, hence taking the largest id first sees every use of a node
-// before the node itself.
+// An expression may stand for 2^k terms after k doublings, so terms are counted over the shared
+// nodes: a node's id is above those of its parts, hence taking the largest id first sees every use
+// of a node before the node itself.
 std::map<Contribution, std::uint64_t> ExpressionPool::contributions(Id id) const {
   constexpr std::uint64_t kMany = std::uint64_t{1} << 32;
   std::map<Contribution, std::uint64_t> result;

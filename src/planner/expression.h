@@ -35,8 +35,8 @@ class ExpressionPool {
 
  private:
   struct Node {
-    std::uint32_t left = 0;  ///< or the rank of a leaf
-    std::uint32_t right = 0; ///< or its chunk
+    std::uint32_t left = 0;   ///< or the rank of a leaf
+    std::uint32_t right = 0;  ///< or its chunk
     bool is_leaf = false;
   };
   Id find_or_add(Node node);

@@ -11,21 +11,30 @@ namespace topocoll {
 
 std::string_view name(BufferId buffer) {
   switch (buffer) {
-    case BufferId::kInput: return "input";
-    case BufferId::kOutput: return "output";
-    case BufferId::kScratch: return "scratch";
+    case BufferId::kInput:
+      return "input";
+    case BufferId::kOutput:
+      return "output";
+    case BufferId::kScratch:
+      return "scratch";
   }
   return "?";
 }
 
 std::string_view name(StepKind kind) {
   switch (kind) {
-    case StepKind::kSend: return "send";
-    case StepKind::kRecv: return "recv";
-    case StepKind::kReduce: return "reduce";
-    case StepKind::kCopy: return "copy";
-    case StepKind::kSignal: return "signal";
-    case StepKind::kWait: return "wait";
+    case StepKind::kSend:
+      return "send";
+    case StepKind::kRecv:
+      return "recv";
+    case StepKind::kReduce:
+      return "reduce";
+    case StepKind::kCopy:
+      return "copy";
+    case StepKind::kSignal:
+      return "signal";
+    case StepKind::kWait:
+      return "wait";
   }
   return "?";
 }
@@ -33,16 +42,22 @@ std::string_view name(StepKind kind) {
 int input_chunks(const Plan& plan, int rank) {
   switch (plan.kind) {
     case CollectiveKind::kAllReduce:
-    case CollectiveKind::kReduce: return plan.chunks;
-    case CollectiveKind::kBroadcast: return rank == plan.root ? plan.chunks : 0;
+    case CollectiveKind::kReduce:
+      return plan.chunks;
+    case CollectiveKind::kBroadcast:
+      return rank == plan.root ? plan.chunks : 0;
     case CollectiveKind::kAllGather:
-    case CollectiveKind::kGather: return 1;
+    case CollectiveKind::kGather:
+      return 1;
     case CollectiveKind::kReduceScatter:
-    case CollectiveKind::kAllToAll: return plan.ranks;
-    case CollectiveKind::kScatter: return rank == plan.root ? plan.ranks : 0;
+    case CollectiveKind::kAllToAll:
+      return plan.ranks;
+    case CollectiveKind::kScatter:
+      return rank == plan.root ? plan.ranks : 0;
     case CollectiveKind::kBarrier:
     case CollectiveKind::kSend:
-    case CollectiveKind::kRecv: break;
+    case CollectiveKind::kRecv:
+      break;
   }
   return 0;
 }
@@ -50,16 +65,22 @@ int input_chunks(const Plan& plan, int rank) {
 int output_chunks(const Plan& plan, int rank) {
   switch (plan.kind) {
     case CollectiveKind::kAllReduce:
-    case CollectiveKind::kBroadcast: return plan.chunks;
-    case CollectiveKind::kReduce: return rank == plan.root ? plan.chunks : 0;
+    case CollectiveKind::kBroadcast:
+      return plan.chunks;
+    case CollectiveKind::kReduce:
+      return rank == plan.root ? plan.chunks : 0;
     case CollectiveKind::kAllGather:
-    case CollectiveKind::kAllToAll: return plan.ranks;
-    case CollectiveKind::kGather: return rank == plan.root ? plan.ranks : 0;
+    case CollectiveKind::kAllToAll:
+      return plan.ranks;
+    case CollectiveKind::kGather:
+      return rank == plan.root ? plan.ranks : 0;
     case CollectiveKind::kReduceScatter:
-    case CollectiveKind::kScatter: return 1;
+    case CollectiveKind::kScatter:
+      return 1;
     case CollectiveKind::kBarrier:
     case CollectiveKind::kSend:
-    case CollectiveKind::kRecv: break;
+    case CollectiveKind::kRecv:
+      break;
   }
   return 0;
 }
@@ -73,16 +94,23 @@ int in_place_twin(const Plan& plan, int rank, int input) {
   const bool at_root = rank == plan.root;
   switch (plan.kind) {
     case CollectiveKind::kAllReduce:
-    case CollectiveKind::kAllToAll: return input;
+    case CollectiveKind::kAllToAll:
+      return input;
     case CollectiveKind::kBroadcast:
-    case CollectiveKind::kReduce: return at_root ? input : -1;
-    case CollectiveKind::kAllGather: return rank;
-    case CollectiveKind::kGather: return at_root ? rank : -1;
-    case CollectiveKind::kReduceScatter: return input == rank ? 0 : -1;
-    case CollectiveKind::kScatter: return at_root && input == rank ? 0 : -1;
+    case CollectiveKind::kReduce:
+      return at_root ? input : -1;
+    case CollectiveKind::kAllGather:
+      return rank;
+    case CollectiveKind::kGather:
+      return at_root ? rank : -1;
+    case CollectiveKind::kReduceScatter:
+      return input == rank ? 0 : -1;
+    case CollectiveKind::kScatter:
+      return at_root && input == rank ? 0 : -1;
     case CollectiveKind::kBarrier:
     case CollectiveKind::kSend:
-    case CollectiveKind::kRecv: break;
+    case CollectiveKind::kRecv:
+      break;
   }
   return -1;
 }
@@ -96,11 +124,14 @@ bool has_target(StepKind kind) {
 std::size_t min_sources(StepKind kind) {
   switch (kind) {
     case StepKind::kSend:
-    case StepKind::kCopy: return 1;
-    case StepKind::kReduce: return 2;
+    case StepKind::kCopy:
+      return 1;
+    case StepKind::kReduce:
+      return 2;
     case StepKind::kRecv:
     case StepKind::kSignal:
-    case StepKind::kWait: break;
+    case StepKind::kWait:
+      break;
   }
   return 0;
 }
@@ -113,13 +144,18 @@ std::string to_string(ChunkRef ref) { return fmt::format("{}:{}", name(ref.buffe
 
 std::string describe(const Step& step) {
   switch (step.kind) {
-    case StepKind::kSend: return fmt::format("send to {} on channel {}", step.peer, step.channel);
-    case StepKind::kRecv: return fmt::format("recv from {} on channel {}", step.peer, step.channel);
+    case StepKind::kSend:
+      return fmt::format("send to {} on channel {}", step.peer, step.channel);
+    case StepKind::kRecv:
+      return fmt::format("recv from {} on channel {}", step.peer, step.channel);
     case StepKind::kSignal:
       return fmt::format("signal to {} on channel {}", step.peer, step.channel);
-    case StepKind::kWait: return fmt::format("wait for {} on channel {}", step.peer, step.channel);
-    case StepKind::kReduce: return "reduce into " + to_string(step.target);
-    case StepKind::kCopy: return "copy into " + to_string(step.target);
+    case StepKind::kWait:
+      return fmt::format("wait for {} on channel {}", step.peer, step.channel);
+    case StepKind::kReduce:
+      return "reduce into " + to_string(step.target);
+    case StepKind::kCopy:
+      return "copy into " + to_string(step.target);
   }
   return fmt::format("unknown kind {}", static_cast<int>(step.kind));
 }

@@ -29,12 +29,17 @@ std::string message(std::string_view what, const Step& step, std::string_view ar
 
 std::string action(const Step& step) {
   switch (step.kind) {
-    case StepKind::kSend: return message(sources(step, " "), step, "->");
-    case StepKind::kRecv: return message(to_string(step.target), step, "<-");
-    case StepKind::kSignal: return message("", step, "->");
-    case StepKind::kWait: return message("", step, "<-");
+    case StepKind::kSend:
+      return message(sources(step, " "), step, "->");
+    case StepKind::kRecv:
+      return message(to_string(step.target), step, "<-");
+    case StepKind::kSignal:
+      return message("", step, "->");
+    case StepKind::kWait:
+      return message("", step, "<-");
     case StepKind::kReduce:
-    case StepKind::kCopy: break;
+    case StepKind::kCopy:
+      break;
   }
   return fmt::format("{:<12} = {}", to_string(step.target), sources(step, " + "));
 }
@@ -42,8 +47,8 @@ std::string action(const Step& step) {
 }  // namespace
 
 std::string render_text(const Plan& plan) {
-  std::string text = fmt::format("{} {}: {}", name(plan.kind), plan.algorithm,
-                                 counted(plan.ranks, "rank"));
+  std::string text =
+      fmt::format("{} {}: {}", name(plan.kind), plan.algorithm, counted(plan.ranks, "rank"));
   auto to = std::back_inserter(text);
   if (has_root(plan.kind)) fmt::format_to(to, ", root {}", plan.root);
   fmt::format_to(to, ", {}, {}, {}\n", counted(plan.chunks, "chunk"),

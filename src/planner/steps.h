@@ -15,7 +15,8 @@ namespace topocoll {
 inline constexpr int kMaxPlanRanks = 1 << 16;
 inline constexpr int kMaxPlanChunks = 1 << 20;
 inline constexpr int kMaxPlanChannels = 1024;
-inline constexpr std::uint64_t kMaxPlanCells = 1U << 24;  ///< chunks of all ranks and buffers together
+inline constexpr std::uint64_t kMaxPlanCells = 1U
+                                               << 24;  ///< chunks of all ranks and buffers together
 inline constexpr std::size_t kMaxNameBytes = 256;
 
 /// Whether a message, and so a peer and a channel, belongs to the step.

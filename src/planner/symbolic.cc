@@ -49,12 +49,16 @@ Status SymbolicRun::run_rank(int r) {
 
 Status SymbolicRun::execute(int rank, const Step& step) {
   switch (step.kind) {
-    case StepKind::kSignal: put(rank, step, ExpressionPool::kNothing); return Status();
+    case StepKind::kSignal:
+      put(rank, step, ExpressionPool::kNothing);
+      return Status();
     case StepKind::kRecv:
-    case StepKind::kWait: return take(rank, step);
+    case StepKind::kWait:
+      return take(rank, step);
     case StepKind::kSend:
     case StepKind::kCopy:
-    case StepKind::kReduce: break;
+    case StepKind::kReduce:
+      break;
   }
   Id value = ExpressionPool::kNothing;
   for (const ChunkRef& ref : step.source) {
@@ -126,9 +130,10 @@ Result<Id> SymbolicRun::read(int rank, ChunkRef ref) {
   if (const int twin = in_place_twin(plan_, rank, ref.chunk); twin >= 0) {
     const Id written = output(rank, twin);
     if (written != ExpressionPool::kNothing && written != value) {
-      return violation(rank, fmt::format("reads {} after writing output:{}, which is the same memory "
-                                         "when the call is in place",
-                                         to_string(ref), twin));
+      return violation(rank,
+                       fmt::format("reads {} after writing output:{}, which is the same memory "
+                                   "when the call is in place",
+                                   to_string(ref), twin));
     }
   }
   return value;
@@ -155,9 +160,9 @@ Status SymbolicRun::deadlock() const {
   const Step& step = plan_.steps[static_cast<std::size_t>(waiting)][first->next_step];
   const Rank& peer = ranks_[static_cast<std::size_t>(step.peer)];
   if (!peer.blocked) {
-    return violation(waiting, fmt::format("waits for ever, as rank {} ends without a matching {}",
-                                          step.peer,
-                                          step.kind == StepKind::kRecv ? "send" : "signal"));
+    return violation(waiting,
+                     fmt::format("waits for ever, as rank {} ends without a matching {}", step.peer,
+                                 step.kind == StepKind::kRecv ? "send" : "signal"));
   }
   return violation(waiting, "waits for ever, as the peer is itself blocked at " +
                                 location(plan_, step.peer, peer.next_step));
@@ -175,8 +180,8 @@ Status SymbolicRun::unreceived() const {
   if (!first) return Status();
   const auto& [sender, step] = *first;
   const Step& sent = plan_.steps[static_cast<std::size_t>(sender)][step];
-  return Status(Cause::kInvalidArgument,
-                fmt::format("{}: rank {} never takes it", location(plan_, sender, step), sent.peer));
+  return Status(Cause::kInvalidArgument, fmt::format("{}: rank {} never takes it",
+                                                     location(plan_, sender, step), sent.peer));
 }
 
 std::optional<int> SymbolicRun::unheard_of(int rank) const {

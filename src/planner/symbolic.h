@@ -1,9 +1,9 @@
 // Symbolic execution of a plan: runs the programs of all ranks on expressions instead of numbers.
 //
-// Each ordered pair of ranks has two unbounded FIFOs per channel, one for chunks and one for signals.
-// Every FIFO has one writer and one reader and every program is sequential, so the result does not
-// depend on the order in which ranks are run: one run stands for all interleavings.
-// Thread rule: one thread at a time. Failure rule: run() returns the first violation, with rank and step.
+// Each ordered pair of ranks has two unbounded FIFOs per channel, one for chunks and one for
+// signals. Every FIFO has one writer and one reader and every program is sequential, so the result
+// does not depend on the order in which ranks are run: one run stands for all interleavings. Thread
+// rule: one thread at a time. Failure rule: run() returns the first violation, with rank and step.
 #pragma once
 
 #include <cstddef>
@@ -26,13 +26,14 @@ class SymbolicRun {
   /// `plan` must have passed check_structure() and outlive the run.
   explicit SymbolicRun(const Plan& plan);
 
-  /// Executes every rank to its end; fails on a read before the write, a wait for ever, or a message
-  /// that nobody takes.
+  /// Executes every rank to its end; fails on a read before the write, a wait for ever, or a
+  /// message that nobody takes.
   Status run();
 
   /// After run(): what the rank's output chunk holds.
   [[nodiscard]] ExpressionPool::Id output(int rank, int chunk) const;
-  /// After run() of a barrier: the lowest rank that `rank` does not know to have entered, or nothing.
+  /// After run() of a barrier: the lowest rank that `rank` does not know to have entered, or
+  /// nothing.
   [[nodiscard]] std::optional<int> unheard_of(int rank) const;
   [[nodiscard]] const ExpressionPool& expressions() const { return expressions_; }
 
@@ -50,7 +51,7 @@ class SymbolicRun {
   struct Rank {
     std::vector<ExpressionPool::Id> cells;  ///< input, output, scratch
     std::size_t next_step = 0;
-    std::uint64_t waits_for = 0;    ///< key of the FIFO it is blocked on
+    std::uint64_t waits_for = 0;  ///< key of the FIFO it is blocked on
     bool blocked = false;
     std::shared_ptr<RankSet> heard;  ///< copied before a change if a message still shares it
   };
@@ -74,7 +75,8 @@ class SymbolicRun {
   std::deque<int> runnable_;
 };
 
-/// Everything that can be seen without running: sizes, bounds, fields that a step must or must not have.
+/// Everything that can be seen without running: sizes, bounds, fields that a step must or must not
+/// have.
 Status check_structure(const Plan& plan);
 
 }  // namespace topocoll

@@ -31,16 +31,17 @@ Status check_header(const Plan& plan) {
     return invalid(fmt::format("plan: kind {} is not a collective", kind));
   }
   const int max_chunks = cuts_message(plan.kind) ? kMaxPlanChunks : 1;
-  for (const Status& s : {check_range("ranks", plan.ranks, 1, kMaxPlanRanks),
-                          check_range("root", plan.root, 0, has_root(plan.kind) ? plan.ranks - 1 : 0),
-                          check_range("chunks", plan.chunks, 1, max_chunks),
-                          check_range("scratch_chunks", plan.scratch_chunks, 0, kMaxPlanChunks),
-                          check_range("channels", plan.channels, 1, kMaxPlanChannels)}) {
+  for (const Status& s :
+       {check_range("ranks", plan.ranks, 1, kMaxPlanRanks),
+        check_range("root", plan.root, 0, has_root(plan.kind) ? plan.ranks - 1 : 0),
+        check_range("chunks", plan.chunks, 1, max_chunks),
+        check_range("scratch_chunks", plan.scratch_chunks, 0, kMaxPlanChunks),
+        check_range("channels", plan.channels, 1, kMaxPlanChannels)}) {
     if (!s.ok()) return s;
   }
   if (plan.min_bytes > plan.max_bytes) {
-    return invalid(fmt::format("plan: min_bytes {} exceeds max_bytes {}", plan.min_bytes,
-                               plan.max_bytes));
+    return invalid(
+        fmt::format("plan: min_bytes {} exceeds max_bytes {}", plan.min_bytes, plan.max_bytes));
   }
   if (plan.steps.size() != static_cast<std::size_t>(plan.ranks)) {
     return invalid(fmt::format("plan: steps for {} ranks are given, but ranks is {}",
@@ -53,8 +54,8 @@ Status check_header(const Plan& plan) {
              static_cast<std::uint64_t>(plan.scratch_chunks);
   }
   if (cells > kMaxPlanCells) {
-    return invalid(fmt::format("plan: {} chunks on all ranks together, {} are allowed", cells,
-                               kMaxPlanCells));
+    return invalid(
+        fmt::format("plan: {} chunks on all ranks together, {} are allowed", cells, kMaxPlanCells));
   }
   return Status();
 }
@@ -63,9 +64,15 @@ Status check_header(const Plan& plan) {
 std::string check_ref(const Plan& plan, int rank, ChunkRef ref) {
   int count = 0;
   switch (ref.buffer) {
-    case BufferId::kInput: count = input_chunks(plan, rank); break;
-    case BufferId::kOutput: count = output_chunks(plan, rank); break;
-    case BufferId::kScratch: count = plan.scratch_chunks; break;
+    case BufferId::kInput:
+      count = input_chunks(plan, rank);
+      break;
+    case BufferId::kOutput:
+      count = output_chunks(plan, rank);
+      break;
+    case BufferId::kScratch:
+      count = plan.scratch_chunks;
+      break;
   }
   if (ref.chunk >= 0 && ref.chunk < count) return "";
   return fmt::format("{} is out of bounds, the rank has {} {} chunks", to_string(ref), count,
@@ -92,10 +99,10 @@ std::string check_peer(const Plan& plan, int rank, const Step& step) {
 std::string check_chunks(const Plan& plan, int rank, const Step& step) {
   const std::size_t given = step.source.size();
   if (given < min_sources(step.kind) || given > max_sources(step.kind)) {
-    return fmt::format("a {} has {} sources, {} are given", name(step.kind),
-                       step.kind == StepKind::kReduce ? "2 or more"
-                                                      : std::to_string(min_sources(step.kind)),
-                       given);
+    return fmt::format(
+        "a {} has {} sources, {} are given", name(step.kind),
+        step.kind == StepKind::kReduce ? "2 or more" : std::to_string(min_sources(step.kind)),
+        given);
   }
   for (const ChunkRef& ref : step.source) {
     if (std::string s = check_ref(plan, rank, ref); !s.empty()) return "source " + s;
@@ -134,16 +141,23 @@ struct Wanted {
 Wanted wanted(const Plan& plan, int rank, int chunk) {
   switch (plan.kind) {
     case CollectiveKind::kAllReduce:
-    case CollectiveKind::kReduce: return {chunk, 0, plan.ranks - 1};
-    case CollectiveKind::kReduceScatter: return {rank, 0, plan.ranks - 1};
-    case CollectiveKind::kBroadcast: return {chunk, plan.root, plan.root};
-    case CollectiveKind::kScatter: return {rank, plan.root, plan.root};
-    case CollectiveKind::kAllToAll: return {rank, chunk, chunk};
+    case CollectiveKind::kReduce:
+      return {chunk, 0, plan.ranks - 1};
+    case CollectiveKind::kReduceScatter:
+      return {rank, 0, plan.ranks - 1};
+    case CollectiveKind::kBroadcast:
+      return {chunk, plan.root, plan.root};
+    case CollectiveKind::kScatter:
+      return {rank, plan.root, plan.root};
+    case CollectiveKind::kAllToAll:
+      return {rank, chunk, chunk};
     case CollectiveKind::kAllGather:
-    case CollectiveKind::kGather: return {0, chunk, chunk};
+    case CollectiveKind::kGather:
+      return {0, chunk, chunk};
     case CollectiveKind::kBarrier:
     case CollectiveKind::kSend:
-    case CollectiveKind::kRecv: break;
+    case CollectiveKind::kRecv:
+      break;
   }
   return {};
 }

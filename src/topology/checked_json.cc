@@ -154,7 +154,8 @@ std::int64_t JsonView::integer(std::int64_t low, std::int64_t high) const {
     const auto number = value_->get<std::int64_t>();
     if (!too_large && number >= low && number <= high) return number;
   }
-  expected(low == high ? fmt::format("{}", low) : fmt::format("an integer from {} to {}", low, high));
+  expected(low == high ? fmt::format("{}", low)
+                       : fmt::format("an integer from {} to {}", low, high));
   return low;
 }
 

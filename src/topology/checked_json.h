@@ -1,5 +1,5 @@
-// Reading JSON that somebody else wrote: bounded memory, every field checked, and errors that name the
-// path, e.g. "plan: steps[3][7].peer: expected an integer from 0 to 3, found "x"".
+// Reading JSON that somebody else wrote: bounded memory, every field checked, and errors that name
+// the path, e.g. "plan: steps[3][7].peer: expected an integer from 0 to 3, found "x"".
 //
 //   Result<nlohmann::json> json = parse_json(text, "plan", limits);
 //   JsonErrors errors("plan");
@@ -8,8 +8,8 @@
 //   int ranks = root["ranks"].integer(1, 64);
 //   if (!errors.status().ok()) return errors.status();
 //
-// Thread rule: one thread at a time. Failure rule: the first error is kept, after it every read returns
-// an empty value, so that a reader may check once at its end (and in its loops).
+// Thread rule: one thread at a time. Failure rule: the first error is kept, after it every read
+// returns an empty value, so that a reader may check once at its end (and in its loops).
 #pragma once
 
 #include <cstddef>
@@ -65,7 +65,8 @@ class JsonView {
   /// An element of an array that has it.
   [[nodiscard]] JsonView at(std::size_t index) const;
 
-  /// An error leaves its trace in JsonErrors, so that a reader may look at a value only to check it.
+  /// An error leaves its trace in JsonErrors, so that a reader may look at a value only to check
+  /// it.
   std::int64_t integer(std::int64_t low, std::int64_t high) const;
   [[nodiscard]] std::uint64_t natural(std::uint64_t high) const;
   /// A finite number.

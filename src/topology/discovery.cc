@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <sched.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
@@ -49,11 +50,29 @@ std::vector<int> affinity() {
   return cpus;
 }
 
+/// Memory that was plugged in later may be missing from the nodes' own figures.
+void note_missing_memory(Topology& topology) {
+  std::uint64_t of_nodes = 0;
+  for (const TopologyNode* numa : topology.of_kind(NodeKind::kNumaNode)) {
+    if (!numa->size_bytes) return;  // noted already
+    of_nodes += *numa->size_bytes;
+  }
+  const auto all =
+      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  constexpr double kGiB = 1U << 30;
+  if (static_cast<double>(of_nodes) < 0.9 * all) {
+    topology.notes.push_back(
+        fmt::format("the NUMA nodes report {:.1f} GiB of memory, the system as a whole {:.1f} GiB",
+                    static_cast<double>(of_nodes) / kGiB, all / kGiB));
+  }
+}
+
 Topology without_hwloc(const std::string& why) {
   return flat_topology(host_name(), affinity(), "hwloc cannot read this machine: " + why);
 }
 
-/// How many objects of its lowest level a synthetic description asks for; stops growing when too many.
+/// How many objects of its lowest level a synthetic description asks for; stops growing when too
+/// many.
 std::uint64_t synthetic_objects(const std::string& description) {
   std::uint64_t product = 1;
   int nested = 0;
@@ -100,16 +119,19 @@ Result<Topology> discover_topology() {
     result.notes.push_back("the CPUs that this process may use are unknown: " + why);
     return result;
   }
-  return convert(hwloc.get(), usable.get());
+  Topology result = convert(hwloc.get(), usable.get());
+  note_missing_memory(result);
+  return result;
 }
 
 Result<Topology> synthetic_topology(const std::string& description) {
   const auto refuse = [&](const std::string& why) {
-    return Status(Cause::kInvalidArgument, fmt::format("synthetic topology \"{}\": {}",
-                                                       description.substr(0, 80), why));
+    return Status(Cause::kInvalidArgument,
+                  fmt::format("synthetic topology \"{}\": {}", description.substr(0, 80), why));
   };
   if (description.size() > kMaxDescriptionBytes) {
-    return refuse(fmt::format("{} bytes, {} are allowed", description.size(), kMaxDescriptionBytes));
+    return refuse(
+        fmt::format("{} bytes, {} are allowed", description.size(), kMaxDescriptionBytes));
   }
   if (synthetic_objects(description) > kMaxSyntheticObjects) {
     return refuse(fmt::format("more than {} CPUs", kMaxSyntheticObjects));

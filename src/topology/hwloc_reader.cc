@@ -13,12 +13,18 @@ namespace {
 
 std::optional<NodeKind> kind_of(hwloc_obj_t object) {
   switch (object->type) {
-    case HWLOC_OBJ_MACHINE: return NodeKind::kHost;
-    case HWLOC_OBJ_PACKAGE: return NodeKind::kPackage;
-    case HWLOC_OBJ_NUMANODE: return NodeKind::kNumaNode;
-    case HWLOC_OBJ_CORE: return NodeKind::kCore;
-    case HWLOC_OBJ_PU: return NodeKind::kCpu;
-    default: break;
+    case HWLOC_OBJ_MACHINE:
+      return NodeKind::kHost;
+    case HWLOC_OBJ_PACKAGE:
+      return NodeKind::kPackage;
+    case HWLOC_OBJ_NUMANODE:
+      return NodeKind::kNumaNode;
+    case HWLOC_OBJ_CORE:
+      return NodeKind::kCore;
+    case HWLOC_OBJ_PU:
+      return NodeKind::kCpu;
+    default:
+      break;
   }
   if (hwloc_obj_type_is_dcache(object->type)) return NodeKind::kCache;
   return std::nullopt;
@@ -29,8 +35,8 @@ std::optional<int> small_int(std::uint64_t value) {
   return static_cast<int>(value);
 }
 
-/// Facts worth keeping; everything else that hwloc offers is about hwloc, or identifies the machine's
-/// owner (serial numbers).
+/// Facts worth keeping; everything else that hwloc offers is about hwloc, or identifies the
+/// machine's owner (serial numbers).
 constexpr std::array kHostFacts = {"Architecture", "OSName", "OSRelease", "DMISysVendor",
                                    "DMIProductName"};
 constexpr std::array kPackageFacts = {"CPUVendor", "CPUFamilyNumber", "CPUModelNumber",
@@ -47,8 +53,7 @@ void copy_facts(hwloc_obj_t object, const Names& names, TopologyNode& node) {
 
 class Converter {
  public:
-  Converter(hwloc_topology_t hwloc, hwloc_const_bitmap_t usable)
-      : hwloc_(hwloc), usable_(usable) {}
+  Converter(hwloc_topology_t hwloc, hwloc_const_bitmap_t usable) : hwloc_(hwloc), usable_(usable) {}
 
   Topology take() {
     hwloc_obj_t root = hwloc_get_root_obj(hwloc_);
@@ -61,13 +66,17 @@ class Converter {
   }
 
  private:
+  // hwloc hangs memory beside what is local to it, at the highest object that has the same CPUs.
   void visit(hwloc_obj_t object, const std::string& parent) {
-    std::string inner = kind_of(object) ? add(object, parent) : parent;
+    const auto kind = kind_of(object);
+    const bool above = kind && *kind >= NodeKind::kCache;  // memory belongs above caches and cores
+    std::string inner = kind && !above ? add(object, parent) : parent;
     std::string local;  // the first NUMA node with CPUs takes what is local to it
     for (hwloc_obj_t m = object->memory_first_child; m != nullptr; m = m->next_sibling) {
       visit_memory(m, inner, local);
     }
     if (!local.empty()) inner = local;
+    if (above) inner = add(object, inner);
     for (hwloc_obj_t c = object->first_child; c != nullptr; c = c->next_sibling) visit(c, inner);
   }
 
@@ -110,7 +119,9 @@ class Converter {
 
   void describe(hwloc_obj_t object, TopologyNode& node) {
     switch (node.kind) {
-      case NodeKind::kHost: copy_facts(object, kHostFacts, node); break;
+      case NodeKind::kHost:
+        copy_facts(object, kHostFacts, node);
+        break;
       case NodeKind::kPackage:
         copy_facts(object, kPackageFacts, node);
         if (const char* model = hwloc_obj_get_info_by_name(object, "CPUModel")) node.label = model;
@@ -125,8 +136,11 @@ class Converter {
         if (object->attr->cache.size > 0) node.size_bytes = object->attr->cache.size;
         node.level = small_int(object->attr->cache.depth);
         break;
-      case NodeKind::kCore: describe_core(object, node); break;
-      case NodeKind::kCpu: break;
+      case NodeKind::kCore:
+        describe_core(object, node);
+        break;
+      case NodeKind::kCpu:
+        break;
     }
   }
 

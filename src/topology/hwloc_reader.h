@@ -1,5 +1,5 @@
-// From an hwloc topology to ours. Apart from discovery so that machines which are not here can be read.
-// Thread rule: free functions. Failure rule: what hwloc does not know is left out and noted.
+// From an hwloc topology to ours. Apart from discovery so that machines which are not here can be
+// read. Thread rule: free functions. Failure rule: what hwloc does not know is left out and noted.
 #pragma once
 
 #include <hwloc.h>
@@ -20,11 +20,13 @@ struct HwlocDelete {
 using HwlocTopology = std::unique_ptr<hwloc_topology, HwlocDelete>;
 using HwlocBitmap = std::unique_ptr<hwloc_bitmap_s, HwlocDelete>;
 
-/// Converts a loaded topology. `usable` are the CPUs that this process may run on; null: all of them.
+/// Converts a loaded topology. `usable` are the CPUs that this process may run on; null: all of
+/// them.
 ///
-/// Containment is made one tree: what is local to a NUMA node stands below it, groups and dies are left
-/// out. Packages, NUMA nodes and CPUs are named after the kernel's number, caches and cores after the
-/// lowest CPU below them, which does not change when the process is confined to other CPUs.
+/// Containment is made one tree: what is local to a NUMA node stands below it, groups and dies are
+/// left out. Packages, NUMA nodes and CPUs are named after the kernel's number, caches and cores
+/// after the lowest CPU below them, which does not change when the process is confined to other
+/// CPUs.
 Topology convert(hwloc_topology_t hwloc, hwloc_const_bitmap_t usable);
 
 /// A topology of the host and `cpus` alone, for when hwloc cannot read the machine.

@@ -1,5 +1,5 @@
-// An indented tree. What has exactly one child with the same CPUs shares its line, and siblings that
-// look alike share one line too, so that a machine of 192 cores still fits on a screen.
+// An indented tree. What has exactly one child with the same CPUs shares its line, and siblings
+// that look alike share one line too, so that a machine of 192 cores still fits on a screen.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -93,12 +93,18 @@ class Renderer {
 
   [[nodiscard]] std::string title(const TopologyNode& node, bool numbered) const {
     switch (node.kind) {
-      case NodeKind::kHost: return topology_.host.empty() ? node.id : topology_.host;
-      case NodeKind::kPackage: return "package " + number(node);
-      case NodeKind::kNumaNode: return "NUMA node " + number(node);
-      case NodeKind::kCache: return node.level ? fmt::format("L{}", *node.level) : "cache";
-      case NodeKind::kCore: return numbered ? "core " + number(node) : "core";
-      case NodeKind::kCpu: return numbered ? "cpu " + number(node) : "cpu";
+      case NodeKind::kHost:
+        return topology_.host.empty() ? node.id : topology_.host;
+      case NodeKind::kPackage:
+        return "package " + number(node);
+      case NodeKind::kNumaNode:
+        return "NUMA node " + number(node);
+      case NodeKind::kCache:
+        return node.level ? fmt::format("L{}", *node.level) : "cache";
+      case NodeKind::kCore:
+        return numbered ? "core " + number(node) : "core";
+      case NodeKind::kCpu:
+        return numbered ? "cpu " + number(node) : "cpu";
     }
     return node.id;
   }
@@ -142,11 +148,10 @@ class Renderer {
   void tree(std::size_t node, const std::string& indent, const std::string& branch, int depth) {
     const auto line = line_of(node);
     const std::size_t last = line.back();
-    text_ += indent + branch + heading(line, true) + "  " + cpus_text(topology_.nodes[last].cpus) +
-             "\n";
+    text_ +=
+        indent + branch + heading(line, true) + "  " + cpus_text(topology_.nodes[last].cpus) + "\n";
     if (is_leaf(last)) return;
-    const std::string below =
-        branch.empty() ? indent : indent + (branch == "└─ " ? "   " : "│  ");
+    const std::string below = branch.empty() ? indent : indent + (branch == "└─ " ? "   " : "│  ");
     if (depth == kMaxDepth) {
       text_ += below + "└─ ... (deeper levels are left out)\n";
       return;
@@ -158,7 +163,8 @@ class Renderer {
       const std::string arm = i + shown == siblings.size() ? "└─ " : "├─ ";
       if (shown > 1) {
         together({siblings.begin() + static_cast<long>(i),
-                  siblings.begin() + static_cast<long>(i + shown)}, below + arm);
+                  siblings.begin() + static_cast<long>(i + shown)},
+                 below + arm);
       } else {
         tree(siblings[i], below, arm, depth + 1);
       }

@@ -99,9 +99,14 @@ TEST(DirectPlan, ChunkCountsFollowTheTable) {
 TEST(DirectPlan, StepsOfOneRankAreAsDocumented) {
   const Plan plan = make_direct_plan(CollectiveKind::kAllReduce, "two_shot", 3, 0).value();
   const std::vector<Step> rank1 = {
-      send(2, in(2)),      send(0, in(0)),      recv(2, tmp(2)),
-      recv(0, tmp(0)),     reduce({tmp(0), in(1), tmp(2)}, out(1)),
-      send(2, out(1)),     send(0, out(1)),     recv(2, out(2)),
+      send(2, in(2)),
+      send(0, in(0)),
+      recv(2, tmp(2)),
+      recv(0, tmp(0)),
+      reduce({tmp(0), in(1), tmp(2)}, out(1)),
+      send(2, out(1)),
+      send(0, out(1)),
+      recv(2, out(2)),
       recv(0, out(0)),
   };
   EXPECT_EQ(plan.steps[1], rank1);

@@ -81,7 +81,8 @@ TEST(PlanJson, EveryFieldIsChecked) {
   const std::vector<Case> cases = {
       {"\"topocoll_plan\": 1", "\"topocoll_plan\": 2", "plan: topocoll_plan: expected 1, found 2"},
       {"\"topocoll_plan\": 1, ", "", "plan: topocoll_plan: is missing"},
-      {"\"kind\": \"reduce\"", "\"kind\": \"fold\"", "kind: expected a collective such as all_reduce, found \"fold\""},
+      {"\"kind\": \"reduce\"", "\"kind\": \"fold\"",
+       "kind: expected a collective such as all_reduce, found \"fold\""},
       {"\"kind\": \"reduce\"", "\"kind\": 7", "kind: expected text"},
       {"\"one_shot\"", "null", "algorithm: expected text of at most 256 bytes, found null"},
       {"\"ranks\": 2", "\"ranks\": 0", "ranks: expected an integer from 1 to 65536, found 0"},
@@ -92,33 +93,48 @@ TEST(PlanJson, EveryFieldIsChecked) {
       {"\"root\": 0", "\"root\": 2", "root: expected an integer from 0 to 1, found 2"},
       {"\"root\": 0", "\"root\": -1", "root: expected an integer from 0 to 1, found -1"},
       {"\"chunks\": 1", "\"chunks\": 0", "chunks: expected an integer from 1"},
-      {"\"scratch_chunks\": 2", "\"scratch_chunks\": 9999999", "scratch_chunks: expected an integer from 0"},
+      {"\"scratch_chunks\": 2", "\"scratch_chunks\": 9999999",
+       "scratch_chunks: expected an integer from 0"},
       {"\"channels\": 1", "\"channels\": 5000", "channels: expected an integer from 1 to 1024"},
       {"\"min_bytes\": 0", "\"min_bytes\": -4", "min_bytes: expected an integer from 0"},
       {"18446744073709551615", "18446744073709551616", "max_bytes: expected an integer from 0"},
-      {"\"topology_fingerprint\": \"\"", "\"topology_fingerprint\": []", "topology_fingerprint: expected text of at most 256 bytes, found an array"},
+      {"\"topology_fingerprint\": \"\"", "\"topology_fingerprint\": []",
+       "topology_fingerprint: expected text of at most 256 bytes, found an array"},
       {"\"root\": 0,", "\"root\": 0, \"colour\": 3,", "plan: unknown member \"colour\""},
       {"\"root\": 0,", "\"root\": 0, \"root\": 1,", "plan: member \"root\" is given twice"},
       {"\"steps\": [", "\"steps\": {}, \"channels\": [", "given twice"},
-      {"\"do\": \"recv\"", "\"do\": \"get\"", "steps[0][0].do: expected send, recv, reduce, copy, signal or wait, found \"get\""},
+      {"\"do\": \"recv\"", "\"do\": \"get\"",
+       "steps[0][0].do: expected send, recv, reduce, copy, signal or wait, found \"get\""},
       {"\"do\": \"recv\", ", "", "steps[0][0].do: is missing"},
       {"\"peer\": 1", "\"peer\": 2", "steps[0][0].peer: expected an integer from 0 to 1, found 2"},
       {", \"peer\": 1", "", "steps[0][0].peer: is missing"},
       {"\"channel\": 0", "\"channel\": 1", "steps[0][0].channel: expected 0, found 1"},
       {"\"channel\": 0", "\"lane\": 0", "steps[0][0]: unknown member \"lane\""},
-      {"\"target\": \"scratch:1\"", "\"target\": \"heap:1\"", "steps[0][0].target: expected input:N, output:N or scratch:N, found \"heap:1\""},
-      {"\"target\": \"scratch:1\"", "\"target\": \"scratch:\"", "steps[0][0].target: expected input:N"},
-      {"\"target\": \"scratch:1\"", "\"target\": \"scratch:1x\"", "steps[0][0].target: expected input:N"},
-      {"\"target\": \"scratch:1\"", "\"target\": \"scratch:-1\"", "steps[0][0].target: expected input:N"},
-      {"\"target\": \"scratch:1\"", "\"target\": \"scratch:99999999999\"", "steps[0][0].target: expected input:N"},
-      {"\"target\": \"scratch:1\"", "\"target\": \"scratch\"", "steps[0][0].target: expected input:N"},
-      {"\"target\": \"scratch:1\"", "\"source\": \"scratch:1\"", "steps[0][0].source: a recv has none"},
-      {"\"target\": \"output:0\"", "\"target\": \"output:0\", \"peer\": 1", "steps[0][1].peer: a reduce has none"},
-      {"\"target\": \"output:0\"", "\"target\": \"output:0\", \"channel\": 0", "steps[0][1].channel: a reduce has none"},
-      {"[\"input:0\", \"scratch:1\"]", "\"input:0\"", "steps[0][1].source: expected an array, found \"input:0\""},
-      {"[\"input:0\", \"scratch:1\"]", "[\"input:0\", 1]", "steps[0][1].source[1]: expected text of at most 32 bytes, found 1"},
+      {"\"target\": \"scratch:1\"", "\"target\": \"heap:1\"",
+       "steps[0][0].target: expected input:N, output:N or scratch:N, found \"heap:1\""},
+      {"\"target\": \"scratch:1\"", "\"target\": \"scratch:\"",
+       "steps[0][0].target: expected input:N"},
+      {"\"target\": \"scratch:1\"", "\"target\": \"scratch:1x\"",
+       "steps[0][0].target: expected input:N"},
+      {"\"target\": \"scratch:1\"", "\"target\": \"scratch:-1\"",
+       "steps[0][0].target: expected input:N"},
+      {"\"target\": \"scratch:1\"", "\"target\": \"scratch:99999999999\"",
+       "steps[0][0].target: expected input:N"},
+      {"\"target\": \"scratch:1\"", "\"target\": \"scratch\"",
+       "steps[0][0].target: expected input:N"},
+      {"\"target\": \"scratch:1\"", "\"source\": \"scratch:1\"",
+       "steps[0][0].source: a recv has none"},
+      {"\"target\": \"output:0\"", "\"target\": \"output:0\", \"peer\": 1",
+       "steps[0][1].peer: a reduce has none"},
+      {"\"target\": \"output:0\"", "\"target\": \"output:0\", \"channel\": 0",
+       "steps[0][1].channel: a reduce has none"},
+      {"[\"input:0\", \"scratch:1\"]", "\"input:0\"",
+       "steps[0][1].source: expected an array, found \"input:0\""},
+      {"[\"input:0\", \"scratch:1\"]", "[\"input:0\", 1]",
+       "steps[0][1].source[1]: expected text of at most 32 bytes, found 1"},
       {"{\"do\": \"send\"", "7, {\"do\": \"send\"", "steps[1][0]: expected an object, found 7"},
-      {"\"source\": \"input:0\"", "\"target\": \"input:0\", \"source\": \"input:0\"", "steps[1][0].target: a send has none"},
+      {"\"source\": \"input:0\"", "\"target\": \"input:0\", \"source\": \"input:0\"",
+       "steps[1][0].target: a send has none"},
   };
   for (const Case& c : cases) {
     const auto plan = plan_from_json(edited(c.from, c.to));
@@ -141,11 +157,12 @@ TEST(PlanJson, ThingsThatAreNoPlan) {
   std::string many = "[1";
   for (int i = 0; i < 3'000'001; ++i) many += ",1";
   EXPECT_THAT(text(many + "]"), HasSubstr("more than 3000000 values"));
-  EXPECT_THAT(text(edited("one_shot", std::string(257, 'a'))), HasSubstr("algorithm: expected text"));
+  EXPECT_THAT(text(edited("one_shot", std::string(257, 'a'))),
+              HasSubstr("algorithm: expected text"));
   EXPECT_THAT(text(edited("one_shot", "\xff\xfe")), HasSubstr("not JSON at byte"));
 }
 
-TEST(PlanJson, EveryTruncationIsAnError) {
+TEST(PlanJson, TruncationsAreErrors) {
   for (const Plan& plan : some_plans()) {
     const std::string text = to_json(plan);
     for (std::size_t n = 0; n + 1 < text.size(); ++n) {  // the last byte is a line end
@@ -165,10 +182,17 @@ TEST(PlanJson, MutationsNeverCrashAndWhatIsReadIsStable) {
     for (std::size_t m = 0; m <= random() % 3; ++m) {
       const std::size_t at = random() % text.size();
       switch (random() % 4) {
-        case 0: text.erase(at, 1 + random() % 4); break;
-        case 1: text.insert(at, 1, alphabet[random() % alphabet.size()]); break;
-        case 2: text.insert(at, text.substr(random() % text.size(), random() % 60)); break;
-        default: text[at] = alphabet[random() % alphabet.size()];
+        case 0:
+          text.erase(at, 1 + random() % 4);
+          break;
+        case 1:
+          text.insert(at, 1, alphabet[random() % alphabet.size()]);
+          break;
+        case 2:
+          text.insert(at, text.substr(random() % text.size(), random() % 60));
+          break;
+        default:
+          text[at] = alphabet[random() % alphabet.size()];
       }
     }
     const auto plan = plan_from_json(text);

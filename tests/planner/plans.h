@@ -58,7 +58,8 @@ inline Plan ring_all_reduce(int n) {
         steps.push_back(send(next, s == 0 ? in(chunk(r, 0)) : tmp(2 * k + 1), k));
         const int arriving = chunk(previous, s);
         steps.push_back(recv(previous, tmp(2 * k), k));
-        steps.push_back(reduce({tmp(2 * k), in(arriving)}, s + 2 < n ? tmp(2 * k + 1) : out(arriving)));
+        steps.push_back(
+            reduce({tmp(2 * k), in(arriving)}, s + 2 < n ? tmp(2 * k + 1) : out(arriving)));
       }
       for (int s = 0; s + 1 < n; ++s) {
         steps.push_back(send(next, out(chunk(next, s)), k));
@@ -106,8 +107,8 @@ inline Plan dissemination_barrier(int n) {
   return plan;
 }
 
-/// Runs a plan on random 64-bit numbers, with or without separate buffers, and compares with what the
-/// collective means. Independent of the verifier, which it checks.
+/// Runs a plan on random 64-bit numbers, with or without separate buffers, and compares with what
+/// the collective means. Independent of the verifier, which it checks.
 class Interpreter {
  public:
   Interpreter(const Plan& plan, bool in_place) : plan_(plan), in_place_(in_place) {}
@@ -150,8 +151,8 @@ class Interpreter {
     return (x ^ (x >> 29)) * 0xbf58476d1ce4e5b9U;
   }
   static Value original(int rank, int chunk) {
-    const std::uint64_t v = mix(static_cast<std::uint64_t>(rank) * 100003U +
-                                static_cast<std::uint64_t>(chunk) + 17U);
+    const std::uint64_t v =
+        mix(static_cast<std::uint64_t>(rank) * 100003U + static_cast<std::uint64_t>(chunk) + 17U);
     return {v, v};
   }
   [[nodiscard]] Cell where(int rank, ChunkRef ref) const {
@@ -209,12 +210,17 @@ class Interpreter {
   }
   [[nodiscard]] std::uint64_t expected(int r, int c) const {
     switch (plan_.kind) {
-      case CollectiveKind::kBroadcast: return original(plan_.root, c).sum;
-      case CollectiveKind::kScatter: return original(plan_.root, r).sum;
+      case CollectiveKind::kBroadcast:
+        return original(plan_.root, c).sum;
+      case CollectiveKind::kScatter:
+        return original(plan_.root, r).sum;
       case CollectiveKind::kAllGather:
-      case CollectiveKind::kGather: return original(c, 0).sum;
-      case CollectiveKind::kAllToAll: return original(c, r).sum;
-      default: break;
+      case CollectiveKind::kGather:
+        return original(c, 0).sum;
+      case CollectiveKind::kAllToAll:
+        return original(c, r).sum;
+      default:
+        break;
     }
     std::uint64_t sum = 0;
     const int chunk = plan_.kind == CollectiveKind::kReduceScatter ? r : c;

@@ -65,7 +65,8 @@ TEST(Verify, EvaluationOrdersAreThoseOfThePlan) {
 TEST(Verify, EvaluationOrderRefusesWhatDoesNotExist) {
   const Plan plan = direct(CollectiveKind::kReduce, "one_shot", 3, 1);
   EXPECT_TRUE(evaluation_order(plan, 1, 0).ok());
-  for (const auto& [rank, chunk] : std::vector<std::pair<int, int>>{{0, 0}, {1, 1}, {1, -1}, {3, 0}, {-1, 0}}) {
+  for (const auto& [rank, chunk] :
+       std::vector<std::pair<int, int>>{{0, 0}, {1, 1}, {1, -1}, {3, 0}, {-1, 0}}) {
     EXPECT_EQ(evaluation_order(plan, rank, chunk).status().cause(), Cause::kInvalidArgument);
   }
   Plan broken = plan;
@@ -96,28 +97,51 @@ std::vector<Broken> structural_faults() {
   return {
       {"peer is self", edit([](Step& s) { s.peer = 1; }, 0),
        "rank 1, step 0 (send to 1 on channel 0): the peer is the rank itself"},
-      {"peer too large", edit([](Step& s) { s.peer = 3; }, 0), "rank 1, step 0 (send to 3 on channel 0): peer 3"},
+      {"peer too large", edit([](Step& s) { s.peer = 3; }, 0),
+       "rank 1, step 0 (send to 3 on channel 0): peer 3"},
       {"peer negative", edit([](Step& s) { s.peer = -1; }, 2), "rank 1, step 2 (recv from -1"},
-      {"channel too large", edit([](Step& s) { s.channel = 1; }, 0), "rank 1, step 0 (send to 2 on channel 1): channel 1"},
-      {"channel negative", edit([](Step& s) { s.channel = -1; }, 3), "rank 1, step 3 (recv from 0 on channel -1): channel"},
-      {"send out of bounds", edit([](Step& s) { s.source[0] = in(1); }, 0), "rank 1, step 0 (send to 2 on channel 0): source input:1 is out of bounds"},
-      {"send of a negative chunk", edit([](Step& s) { s.source[0] = in(-1); }, 0), "rank 1, step 0 (send to 2 on channel 0): source input:-1 is out"},
-      {"recv out of bounds", edit([](Step& s) { s.target = tmp(3); }, 2), "rank 1, step 2 (recv from 2 on channel 0): target scratch:3 is out"},
-      {"reduce out of bounds", edit([](Step& s) { s.source[2] = tmp(7); }, 4), "rank 1, step 4 (reduce into output:0): source scratch:7"},
-      {"writes its input", edit([](Step& s) { s.target = in(0); }, 2), "rank 1, step 2 (recv from 2 on channel 0): target input:0: a plan never writes the input"},
-      {"send without source", edit([](Step& s) { s.source.clear(); }, 0), "rank 1, step 0 (send to 2 on channel 0): a send has 1 sources, 0 are given"},
-      {"send of two chunks", edit([](Step& s) { s.source.push_back(in(0)); }, 0), "rank 1, step 0 (send to 2 on channel 0): a send has 1"},
-      {"reduce of one chunk", edit([](Step& s) { s.source.resize(1); }, 4), "rank 1, step 4 (reduce into output:0): a reduce has 2 or more"},
-      {"recv with source", edit([](Step& s) { s.source.push_back(in(0)); }, 2), "rank 1, step 2 (recv from 2 on channel 0): a recv has 0"},
-      {"send with target", edit([](Step& s) { s.target = out(0); }, 0), "rank 1, step 0 (send to 2 on channel 0): a send has no target"},
-      {"reduce with peer", edit([](Step& s) { s.peer = 0; }, 4), "rank 1, step 4 (reduce into output:0): a reduce has no peer"},
-      {"reduce with channel", edit([](Step& s) { s.channel = 2; }, 4), "rank 1, step 4 (reduce into output:0): a reduce has no peer"},
-      {"unknown step", edit([](Step& s) { s.kind = static_cast<StepKind>(6); }, 4), "rank 1, step 4 (unknown kind 6): no such"},
-      {"unknown buffer", edit([](Step& s) { s.target.buffer = static_cast<BufferId>(9); }, 4), "rank 1, step 4 (reduce into ?:0): target ?:0 is out"},
-      {"reduction in a gather", changed(gather, [](Plan& p) { p.steps[1][0] = reduce({in(0), in(0)}, out(1)); }),
+      {"channel too large", edit([](Step& s) { s.channel = 1; }, 0),
+       "rank 1, step 0 (send to 2 on channel 1): channel 1"},
+      {"channel negative", edit([](Step& s) { s.channel = -1; }, 3),
+       "rank 1, step 3 (recv from 0 on channel -1): channel"},
+      {"send out of bounds", edit([](Step& s) { s.source[0] = in(1); }, 0),
+       "rank 1, step 0 (send to 2 on channel 0): source input:1 is out of bounds"},
+      {"send of a negative chunk", edit([](Step& s) { s.source[0] = in(-1); }, 0),
+       "rank 1, step 0 (send to 2 on channel 0): source input:-1 is out"},
+      {"recv out of bounds", edit([](Step& s) { s.target = tmp(3); }, 2),
+       "rank 1, step 2 (recv from 2 on channel 0): target scratch:3 is out"},
+      {"reduce out of bounds", edit([](Step& s) { s.source[2] = tmp(7); }, 4),
+       "rank 1, step 4 (reduce into output:0): source scratch:7"},
+      {"writes its input", edit([](Step& s) { s.target = in(0); }, 2),
+       "rank 1, step 2 (recv from 2 on channel 0): target input:0: a plan never writes the input"},
+      {"send without source", edit([](Step& s) { s.source.clear(); }, 0),
+       "rank 1, step 0 (send to 2 on channel 0): a send has 1 sources, 0 are given"},
+      {"send of two chunks", edit([](Step& s) { s.source.push_back(in(0)); }, 0),
+       "rank 1, step 0 (send to 2 on channel 0): a send has 1"},
+      {"reduce of one chunk", edit([](Step& s) { s.source.resize(1); }, 4),
+       "rank 1, step 4 (reduce into output:0): a reduce has 2 or more"},
+      {"recv with source", edit([](Step& s) { s.source.push_back(in(0)); }, 2),
+       "rank 1, step 2 (recv from 2 on channel 0): a recv has 0"},
+      {"send with target", edit([](Step& s) { s.target = out(0); }, 0),
+       "rank 1, step 0 (send to 2 on channel 0): a send has no target"},
+      {"reduce with peer", edit([](Step& s) { s.peer = 0; }, 4),
+       "rank 1, step 4 (reduce into output:0): a reduce has no peer"},
+      {"reduce with channel", edit([](Step& s) { s.channel = 2; }, 4),
+       "rank 1, step 4 (reduce into output:0): a reduce has no peer"},
+      {"unknown step", edit([](Step& s) { s.kind = static_cast<StepKind>(6); }, 4),
+       "rank 1, step 4 (unknown kind 6): no such"},
+      {"unknown buffer", edit([](Step& s) { s.target.buffer = static_cast<BufferId>(9); }, 4),
+       "rank 1, step 4 (reduce into ?:0): target ?:0 is out"},
+      {"reduction in a gather",
+       changed(gather,
+               [](Plan& p) {
+                 p.steps[1][0] = reduce({in(0), in(0)}, out(1));
+               }),
        "rank 1, step 0 (reduce into output:1): gather has no reduction"},
-      {"output of a rank that has none", changed(gather, [](Plan& p) { p.steps[0][0] = copy(in(0), out(0)); }),
-       "rank 0, step 0 (copy into output:0): target output:0 is out of bounds, the rank has 0 output"},
+      {"output of a rank that has none",
+       changed(gather, [](Plan& p) { p.steps[0][0] = copy(in(0), out(0)); }),
+       "rank 0, step 0 (copy into output:0): target output:0 is out of bounds, the rank has 0 "
+       "output"},
   };
 }
 
@@ -138,46 +162,102 @@ std::vector<Broken> dynamic_faults() {
     return [=](Plan& p) { std::swap(p.steps[rank][a], p.steps[rank][b]); };
   };
   return {
-      {"dropped send", changed(one, drop(0, 0)), "rank 1, step 3 (recv from 0 on channel 0): waits for ever, as rank 0 ends without a matching send"},
-      {"dropped recv", changed(one, drop(0, 2)), "rank 0, step 3 (reduce into output:0): reads scratch:1 before it is written"},
-      {"dropped reduce", changed(one, drop(2, 4)), "rank 2, step 4 (end): output:0 is never written"},
+      {"dropped send", changed(one, drop(0, 0)),
+       "rank 1, step 3 (recv from 0 on channel 0): waits for ever, as rank 0 ends without a "
+       "matching send"},
+      {"dropped recv", changed(one, drop(0, 2)),
+       "rank 0, step 3 (reduce into output:0): reads scratch:1 before it is written"},
+      {"dropped reduce", changed(one, drop(2, 4)),
+       "rank 2, step 4 (end): output:0 is never written"},
       {"dropped copy", changed(all, drop(1, 2)), "rank 1, step 4 (end): output:1 is never written"},
-      {"dropped signal", changed(bar, drop(2, 1)), "rank 1, step 2 (wait for 2 on channel 0): waits for ever, as rank 2 ends without a matching signal"},
-      {"dropped wait", changed(bar, drop(2, 2)), "rank 0, step 1 (signal to 2 on channel 0): rank 2 never takes it"},
-      {"second send", changed(one, twice(1, 0)), "rank 1, step 1 (send to 2 on channel 0): rank 2 never takes it"},
-      {"second recv", changed(one, twice(1, 2)), "rank 1, step 3 (recv from 2 on channel 0): waits for ever, as rank 2 ends"},
-      {"second signal", changed(bar, twice(0, 0)), "rank 0, step 1 (signal to 1 on channel 0): rank 1 never takes it"},
-      {"reduce before recv", changed(one, swap(0, 3, 4)), "rank 0, step 3 (reduce into output:0): reads scratch:2 before it is written"},
-      {"send of a result not yet there", changed(two, swap(0, 4, 5)), "rank 0, step 4 (send to 1 on channel 0): reads output:0 before it is written"},
-      {"result taken for a contribution", changed(two, swap(0, 0, 6)), "rank 0, step 0 (send to 2 on channel 0): reads output:0 before"},
-      {"all receive first", changed(one, [](Plan& p) {
-         for (auto& steps : p.steps) std::rotate(steps.begin(), steps.begin() + 2, steps.begin() + 4);
-       }), "rank 0, step 0 (recv from 1 on channel 0): waits for ever, as the peer is itself blocked at rank 1, step 0 (recv from 2"},
-      {"cyclic waits", changed(bar, [](Plan& p) {
-         for (auto& steps : p.steps) std::rotate(steps.begin(), steps.begin() + 2, steps.end());
-       }), "rank 0, step 0 (wait for 1 on channel 0): waits for ever, as the peer is itself blocked at rank 1, step 0"},
-      {"own contribution twice", changed(one, [](Plan& p) { p.steps[1][4].source[0] = in(0); }), "rank 1, step 4 (reduce into output:0): output:0 holds the contribution of rank 1 2 times"},
-      {"contribution missing", changed(one, [](Plan& p) { p.steps[0][4].source.pop_back(); }), "rank 0, step 4 (reduce into output:0): output:0 lacks the contribution of rank 2"},
-      {"contribution four times", changed(one, [](Plan& p) {
-         p.steps[0][4].source.insert(p.steps[0][4].source.end(), 3, tmp(2));
-       }), "rank 0, step 4 (reduce into output:0): output:0 holds the contribution of rank 2 4 times"},
-      {"another order on one rank", changed(one, [](Plan& p) { std::swap(p.steps[2][4].source[0], p.steps[2][4].source[1]); }), "rank 2, step 4 (reduce into output:0): output:0 is evaluated as ((1+0)+2), but on rank 0 as ((0+1)+2)"},
-      {"wrong chunk sent", changed(two, [](Plan& p) { p.steps[2][0].source[0] = in(1); }), "rank 0, step 4 (reduce into output:0): output:0 holds input:1 of rank 2, which does not belong there"},
-      {"wrong chunk received", changed(all, [](Plan& p) { std::swap(p.steps[0][3].target, p.steps[0][4].target); }), "rank 0, step 4 (recv from 2 on channel 0): output:1 holds input:0 of rank 2"},
-      {"wrong chunk copied", changed(all, [](Plan& p) { p.steps[0][2].source[0] = in(2); }), "rank 0, step 2 (copy into output:0): output:0 holds input:2 of rank 0"},
-      {"overwritten result", changed(two, [](Plan& p) { p.steps[0].push_back(copy(out(1), out(2))); }), "rank 0, step 9 (copy into output:2): output:2 holds input:1 of rank 0, which"},
-      {"other channel", changed(one, [](Plan& p) { p.channels = 2; p.steps[0][0].channel = 1; }), "rank 1, step 3 (recv from 0 on channel 0): waits for ever"},
-      {"signal for a chunk", changed(one, [](Plan& p) { p.steps[0][0] = signal(1); }), "rank 1, step 3 (recv from 0 on channel 0): waits for ever"},
-      {"result of nobody", changed(direct(CollectiveKind::kBroadcast, "one_shot", 3, 1), [](Plan& p) { p.steps[1][2].target = out(0); p.steps[0].clear(); }), "rank 1, step 1 (send to 0 on channel 0): rank 0 never takes it"},
-      {"input sent after its place was received into", changed(all, [](Plan& p) {
-         std::rotate(p.steps[0].begin() + 1, p.steps[0].begin() + 2, p.steps[0].end());
-       }), "rank 0, step 4 (send to 2 on channel 0): reads input:2 after writing output:2"},
-      {"in place", changed(two, [](Plan& p) { p.steps[0].push_back(copy(in(2), tmp(0))); }), "rank 0, step 9 (copy into scratch:0): reads input:2 after writing output:2, which is the same memory when the call is in place"},
-      {"barrier that one may pass early", [] {
+      {"dropped signal", changed(bar, drop(2, 1)),
+       "rank 1, step 2 (wait for 2 on channel 0): waits for ever, as rank 2 ends without a "
+       "matching signal"},
+      {"dropped wait", changed(bar, drop(2, 2)),
+       "rank 0, step 1 (signal to 2 on channel 0): rank 2 never takes it"},
+      {"second send", changed(one, twice(1, 0)),
+       "rank 1, step 1 (send to 2 on channel 0): rank 2 never takes it"},
+      {"second recv", changed(one, twice(1, 2)),
+       "rank 1, step 3 (recv from 2 on channel 0): waits for ever, as rank 2 ends"},
+      {"second signal", changed(bar, twice(0, 0)),
+       "rank 0, step 1 (signal to 1 on channel 0): rank 1 never takes it"},
+      {"reduce before recv", changed(one, swap(0, 3, 4)),
+       "rank 0, step 3 (reduce into output:0): reads scratch:2 before it is written"},
+      {"send of a result not yet there", changed(two, swap(0, 4, 5)),
+       "rank 0, step 4 (send to 1 on channel 0): reads output:0 before it is written"},
+      {"result taken for a contribution", changed(two, swap(0, 0, 6)),
+       "rank 0, step 0 (send to 2 on channel 0): reads output:0 before"},
+      {"all receive first",
+       changed(one,
+               [](Plan& p) {
+                 for (auto& steps : p.steps)
+                   std::rotate(steps.begin(), steps.begin() + 2, steps.begin() + 4);
+               }),
+       "rank 0, step 0 (recv from 1 on channel 0): waits for ever, as the peer is itself blocked "
+       "at rank 1, step 0 (recv from 2"},
+      {"cyclic waits",
+       changed(bar,
+               [](Plan& p) {
+                 for (auto& steps : p.steps)
+                   std::rotate(steps.begin(), steps.begin() + 2, steps.end());
+               }),
+       "rank 0, step 0 (wait for 1 on channel 0): waits for ever, as the peer is itself blocked at "
+       "rank 1, step 0"},
+      {"own contribution twice", changed(one, [](Plan& p) { p.steps[1][4].source[0] = in(0); }),
+       "rank 1, step 4 (reduce into output:0): output:0 holds the contribution of rank 1 2 times"},
+      {"contribution missing", changed(one, [](Plan& p) { p.steps[0][4].source.pop_back(); }),
+       "rank 0, step 4 (reduce into output:0): output:0 lacks the contribution of rank 2"},
+      {"contribution four times",
+       changed(one,
+               [](Plan& p) { p.steps[0][4].source.insert(p.steps[0][4].source.end(), 3, tmp(2)); }),
+       "rank 0, step 4 (reduce into output:0): output:0 holds the contribution of rank 2 4 times"},
+      {"another order on one rank",
+       changed(one, [](Plan& p) { std::swap(p.steps[2][4].source[0], p.steps[2][4].source[1]); }),
+       "rank 2, step 4 (reduce into output:0): output:0 is evaluated as ((1+0)+2), but on rank 0 "
+       "as ((0+1)+2)"},
+      {"wrong chunk sent", changed(two, [](Plan& p) { p.steps[2][0].source[0] = in(1); }),
+       "rank 0, step 4 (reduce into output:0): output:0 holds input:1 of rank 2, which does not "
+       "belong there"},
+      {"wrong chunk received",
+       changed(all, [](Plan& p) { std::swap(p.steps[0][3].target, p.steps[0][4].target); }),
+       "rank 0, step 4 (recv from 2 on channel 0): output:1 holds input:0 of rank 2"},
+      {"wrong chunk copied", changed(all, [](Plan& p) { p.steps[0][2].source[0] = in(2); }),
+       "rank 0, step 2 (copy into output:0): output:0 holds input:2 of rank 0"},
+      {"overwritten result",
+       changed(two, [](Plan& p) { p.steps[0].push_back(copy(out(1), out(2))); }),
+       "rank 0, step 9 (copy into output:2): output:2 holds input:1 of rank 0, which"},
+      {"other channel",
+       changed(one,
+               [](Plan& p) {
+                 p.channels = 2;
+                 p.steps[0][0].channel = 1;
+               }),
+       "rank 1, step 3 (recv from 0 on channel 0): waits for ever"},
+      {"signal for a chunk", changed(one, [](Plan& p) { p.steps[0][0] = signal(1); }),
+       "rank 1, step 3 (recv from 0 on channel 0): waits for ever"},
+      {"result of nobody",
+       changed(direct(CollectiveKind::kBroadcast, "one_shot", 3, 1),
+               [](Plan& p) {
+                 p.steps[1][2].target = out(0);
+                 p.steps[0].clear();
+               }),
+       "rank 1, step 1 (send to 0 on channel 0): rank 0 never takes it"},
+      {"input sent after its place was received into",
+       changed(all,
+               [](Plan& p) {
+                 std::rotate(p.steps[0].begin() + 1, p.steps[0].begin() + 2, p.steps[0].end());
+               }),
+       "rank 0, step 4 (send to 2 on channel 0): reads input:2 after writing output:2"},
+      {"in place", changed(two, [](Plan& p) { p.steps[0].push_back(copy(in(2), tmp(0))); }),
+       "rank 0, step 9 (copy into scratch:0): reads input:2 after writing output:2, which is the "
+       "same memory when the call is in place"},
+      {"barrier that one may pass early",
+       [] {
          Plan p = empty_plan(CollectiveKind::kBarrier, 3, 1, 0);
          p.steps = {{signal(1), wait(2)}, {signal(2), wait(0)}, {signal(0), wait(1)}};
          return p;
-       }(), "rank 0, step 2 (end): passes the barrier though rank 1 may not have entered it"},
+       }(),
+       "rank 0, step 2 (end): passes the barrier though rank 1 may not have entered it"},
   };
 }
 
@@ -212,7 +292,8 @@ TEST(Verify, RejectsHeaders) {
   EXPECT_THAT(text([](Plan& p) { p.channels = 0; }), HasSubstr("channels is 0"));
   EXPECT_THAT(text([](Plan& p) { p.min_bytes = 2, p.max_bytes = 1; }), HasSubstr("min_bytes"));
   EXPECT_THAT(text([](Plan& p) { p.kind = CollectiveKind::kSend; }), HasSubstr("not a collective"));
-  EXPECT_THAT(text([](Plan& p) { p.kind = static_cast<CollectiveKind>(99); }), HasSubstr("kind 99"));
+  EXPECT_THAT(text([](Plan& p) { p.kind = static_cast<CollectiveKind>(99); }),
+              HasSubstr("kind 99"));
   EXPECT_THAT(text([](Plan& p) { p.kind = CollectiveKind::kAllGather, p.chunks = 2; }),
               HasSubstr("chunks is 2"));
 }
@@ -242,7 +323,8 @@ TEST(Verify, EveryDroppedOrDoubledMessageIsNamed) {
           EXPECT_THAT(without.text(), MatchesRegex(kNamesRankAndStep)) << render_text(dropped);
           if (!has_peer(plan.steps[r][s].kind)) continue;
           Plan doubled = plan;
-          doubled.steps[r].insert(doubled.steps[r].begin() + static_cast<long>(s), plan.steps[r][s]);
+          doubled.steps[r].insert(doubled.steps[r].begin() + static_cast<long>(s),
+                                  plan.steps[r][s]);
           const Status with = verify(doubled);
           EXPECT_THAT(with.text(), MatchesRegex(kNamesRankAndStep)) << render_text(doubled);
           rejected += 2;
@@ -298,8 +380,12 @@ void mutate(Plan& plan, std::mt19937& random) {
     return all.empty() ? ChunkRef() : all[pick(all.size())];
   };
   switch (pick(6)) {
-    case 0: std::swap(step, steps[pick(steps.size())]); break;
-    case 1: steps.erase(steps.begin() + static_cast<long>(s)); break;
+    case 0:
+      std::swap(step, steps[pick(steps.size())]);
+      break;
+    case 1:
+      steps.erase(steps.begin() + static_cast<long>(s));
+      break;
     case 2: {
       const Step repeated = step;
       steps.insert(steps.begin() + static_cast<long>(pick(steps.size())), repeated);
@@ -328,8 +414,8 @@ TEST(Verify, AgreesWithAnInterpreterOnRandomMutations) {
         for (std::size_t m = 0; m <= random() % 3; ++m) mutate(mutant, random);
         const Status status = verify(mutant);
         (status.ok() ? accepted : rejected)++;
-        ASSERT_EQ(status.ok(), computes_right(mutant))
-            << status.to_string() << "\n" << render_text(mutant);
+        ASSERT_EQ(status.ok(), computes_right(mutant)) << status.to_string() << "\n"
+                                                       << render_text(mutant);
         if (!status.ok()) {
           ASSERT_THAT(status.text(), MatchesRegex(kNamesRankAndStep));
         }

@@ -1,0 +1,123 @@
+// The topology type: look-up, fingerprint, text.
+#include "topocoll/topology.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+namespace topocoll {
+namespace {
+
+using ::testing::HasSubstr;
+
+Topology machine(const char* description) {
+  auto topology = synthetic_topology(description);
+  EXPECT_TRUE(topology.ok()) << topology.status().to_string();
+  return topology.ok() ? *topology : Topology();
+}
+
+TEST(Topology, FindsNodesByIdAndKind) {
+  const Topology t = machine("pack:2 numa:1 l3:1 core:4 pu:2");
+  ASSERT_NE(t.find("core:2"), nullptr);
+  EXPECT_EQ(t.find("core:2")->kind, NodeKind::kCore);
+  EXPECT_EQ(t.find("core:1"), nullptr);  // named after its lowest CPU
+  EXPECT_EQ(t.find(""), nullptr);
+  EXPECT_EQ(t.of_kind(NodeKind::kCore).size(), 8U);
+  EXPECT_EQ(t.of_kind(NodeKind::kCpu).size(), 16U);
+  EXPECT_EQ(t.of_kind(NodeKind::kHost).size(), 1U);
+}
+
+TEST(Topology, FingerprintIsThatOfTheMakeUp) {
+  const Topology original = machine("pack:2 numa:1 l3:1 core:4 pu:2");
+  const std::string print = original.fingerprint();
+  EXPECT_EQ(print.size(), 16U);
+  EXPECT_EQ(print.find_first_not_of("0123456789abcdef"), std::string::npos);
+  EXPECT_EQ(machine("pack:2 numa:1 l3:1 core:4 pu:2").fingerprint(), print);
+
+  Topology same = original;
+  same.host = "other";
+  same.notes.emplace_back("a note");
+  same.nodes[0].attributes["OSRelease"] = "7.0";
+  same.edges[0].bandwidth_gbps.measured = 12.5;
+  for (TopologyNode& node : same.nodes) {
+    if (node.kind == NodeKind::kNumaNode) *node.size_bytes += 4096;
+  }
+  std::reverse(same.nodes.begin(), same.nodes.end());
+  std::reverse(same.edges.begin(), same.edges.end());
+  EXPECT_EQ(same.fingerprint(), print);
+
+  const auto differs = [&](auto change) {
+    Topology other = original;
+    change(other);
+    return other.fingerprint() != print;
+  };
+  EXPECT_TRUE(differs([](Topology& t) { t.nodes[1].label = "Other CPU"; }));
+  EXPECT_TRUE(differs([](Topology& t) { t.nodes[0].cpus.pop_back(); }));
+  EXPECT_TRUE(differs([](Topology& t) { t.edges.pop_back(); }));
+  EXPECT_TRUE(differs([](Topology& t) {
+    for (TopologyNode& node : t.nodes) {
+      if (node.kind == NodeKind::kCache) *node.size_bytes *= 2;
+    }
+  }));
+  EXPECT_NE(machine("pack:2 numa:1 l3:1 core:4 pu:1").fingerprint(), print);
+  EXPECT_NE(machine("pack:1 numa:2 l3:1 core:4 pu:2").fingerprint(), print);
+}
+
+TEST(TopologyText, TwoPackages) {
+  EXPECT_EQ(render_text(
+                machine("pack:2 numa:1(memory=64GB) l3:1(size=32MB) l2:2(size=512kB) core:1 pu:2")),
+            "synthetic  cpus 0-7\n"
+            "├─ package 0  cpus 0-3\n"
+            "│  └─ NUMA node 0 59.6 GiB · L3 30.5 MiB  cpus 0-3\n"
+            "│     ├─ L2 500 KiB · core 0  cpus 0-1\n"
+            "│     └─ L2 500 KiB · core 2  cpus 2-3\n"
+            "└─ package 1  cpus 4-7\n"
+            "   └─ NUMA node 1 59.6 GiB · L3 30.5 MiB  cpus 4-7\n"
+            "      ├─ L2 500 KiB · core 4  cpus 4-5\n"
+            "      └─ L2 500 KiB · core 6  cpus 6-7\n");
+}
+
+TEST(TopologyText, CoresThatLookAlikeShareALine) {
+  const std::string text = render_text(machine("pack:1 numa:1 core:96 pu:2"));
+  EXPECT_THAT(text, HasSubstr("└─ 96 × core  cpus 0-191, 2 each\n"));
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'),
+            5);  // host, package, NUMA node, cores, note
+}
+
+TEST(TopologyText, FiguresLinksAndNotes) {
+  Topology t = machine("pack:1 numa:2 core:1 pu:1");
+  for (TopologyEdge& edge : t.edges) {
+    if (edge.to == "numa:1") edge.bandwidth_gbps = {204.8, 171.25};
+  }
+  t.edges.push_back({"numa:0", "numa:1", "interconnect", {{}, 21.5}, {{}, 130.0}});
+  t.nodes.back().cpus.clear();
+  t.nodes[t.nodes.size() - 2].cpus.clear();
+  t.notes = {"something could not be read"};
+  const std::string text = render_text(t);
+  EXPECT_THAT(text, HasSubstr("NUMA node 1 1 GiB, 204.8 GB/s declared, 171.2 GB/s measured"));
+  EXPECT_THAT(text,
+              HasSubstr("numa:0 → numa:1  interconnect, 21.5 GB/s measured, 130 ns measured\n"));
+  EXPECT_THAT(text, HasSubstr("core 1  no usable CPU\n"));
+  EXPECT_THAT(text, HasSubstr("note: something could not be read\n"));
+}
+
+TEST(TopologyText, GraphsThatAreNoTreesEnd) {
+  Topology t;
+  for (int i = 0; i < 200; ++i) {
+    t.nodes.push_back({"numa:" + std::to_string(i), NodeKind::kNumaNode, "", {}, {}, {}, {}, {}});
+    if (i > 0)
+      t.edges.push_back(
+          {t.nodes[static_cast<std::size_t>(i) - 1].id, t.nodes.back().id, "contains", {}, {}});
+  }
+  EXPECT_THAT(render_text(t), HasSubstr("deeper levels are left out"));
+  t.edges.push_back({"numa:199", "numa:0", "contains", {}, {}});
+  t.edges.push_back({"numa:5", "nowhere", "contains", {}, {}});
+  EXPECT_EQ(render_text(t), "");
+  EXPECT_EQ(render_text(Topology()), "");
+}
+
+}  // namespace
+}  // namespace topocoll
