@@ -1,0 +1,520 @@
+"""Every collective with every type and operation, against a reference (rows 1, 2 and 8 to 22)."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from harness import Job, backend, raises, results
+from reference import ALL, COMPLEX, FLOATS, INTEGERS, NAMES, OPAQUE, OPS, bytes_of, defined, reduced, same, sample
+
+RANKS = [1, 2, 3, 4]
+COUNTS = [0, 1, 7, 64, 1000]
+
+
+def _pairs() -> list[tuple[torch.dtype, Any]]:
+    # torch's own functions refuse some pairs in Python before the backend sees them; those have their own test.
+    return [(t, op) for t in ALL for op in NAMES if defined(op, t) and not (t in COMPLEX and op == OPS.PRODUCT)]
+
+
+def _reductions(job: Job, count: int) -> list[str]:
+    wrong = []
+    for dtype, op in _pairs():
+        label = f"{dtype} {NAMES[op]} x {count}"
+        inputs = [sample(dtype, count, r) for r in range(job.ranks)]
+        expected = reduced(inputs, op)
+        mine = inputs[job.rank].clone()
+        dist.all_reduce(mine, op)
+        if not same(mine, expected):
+            wrong.append(f"all_reduce {label}")
+        root = count % job.ranks
+        mine = inputs[job.rank].clone()
+        dist.reduce(mine, root, op)
+        # Row 19: what is not the root keeps its input.
+        if not same(mine, expected if job.rank == root else inputs[job.rank]):
+            wrong.append(f"reduce {label}")
+        parts = [[sample(dtype, count, r, f"to {d}") for d in range(job.ranks)] for r in range(job.ranks)]
+        expected = reduced([parts[r][job.rank] for r in range(job.ranks)], op)
+        output = torch.empty_like(expected)
+        dist.reduce_scatter(output, parts[job.rank], op)
+        if not same(output, expected):
+            wrong.append(f"reduce_scatter {label}")
+        output = torch.empty_like(expected)
+        dist.reduce_scatter_tensor(output, torch.cat(parts[job.rank]), op)
+        if not same(output, expected):
+            wrong.append(f"reduce_scatter_tensor {label}")
+    return wrong
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_reductions(ranks: int) -> None:
+    """Rows 11 to 17: all_reduce, reduce, reduce_scatter and reduce_scatter_tensor."""
+    for count in COUNTS:
+        assert results(ranks, _reductions, count) == [[]] * ranks
+
+
+def _moves(job: Job, count: int) -> list[str]:
+    wrong: list[str] = []
+    n, me = job.ranks, job.rank
+    for dtype in [*ALL, *OPAQUE]:
+        base = torch.uint8 if dtype in OPAQUE else dtype
+        size = torch.empty((), dtype=dtype).element_size()
+
+        def data(rank: int, label: str = "", length: int = count) -> torch.Tensor:
+            if dtype in OPAQUE:
+                return sample(base, length * size, rank, label).view(dtype)
+            return sample(dtype, length, rank, label)
+
+        def check(name: str, got: list[torch.Tensor], expected: list[torch.Tensor]) -> None:
+            if [bytes_of(t) for t in got] != [bytes_of(t) for t in expected]:
+                wrong.append(f"{name} {dtype} x {count}")
+
+        def blank(length: int = count) -> torch.Tensor:
+            return torch.zeros(length * size, dtype=torch.uint8).view(dtype)
+
+        root = count % n
+        everyone = [data(r) for r in range(n)]
+        mine = data(me)
+        dist.broadcast(mine, root)
+        check("broadcast", [mine], [everyone[root]])
+        outputs = [blank() for _ in range(n)]
+        dist.all_gather(outputs, data(me))
+        check("all_gather", outputs, everyone)
+        flat = blank(n * count)
+        dist.all_gather_into_tensor(flat, data(me))
+        check("all_gather_into_tensor", list(flat.split(count)) if count else [], everyone if count else [])
+        outputs = [blank() for _ in range(n)] if me == root else []
+        dist.gather(data(me), outputs or None, root)
+        check("gather", outputs, everyone if me == root else [])
+        output = blank()
+        dist.scatter(output, [data(root, f"to {r}") for r in range(n)] if me == root else None, root)
+        check("scatter", [output], [data(root, f"to {me}")])
+        flat = blank(n * count)
+        sent = torch.cat([data(me, f"to {r}").view(torch.uint8) for r in range(n)]).view(dtype)
+        dist.all_to_all_single(flat, sent)
+        if count:
+            check("all_to_all_single", list(flat.split(count)), [data(r, f"to {me}") for r in range(n)])
+        # Rows 9, 21 and 22: sizes by pair of ranks, some of them 0.
+        lengths = [[(count * (s + 2 * d)) % 5 for d in range(n)] for s in range(n)]
+        outputs = [blank(lengths[r][me]) for r in range(n)]
+        dist.all_to_all(outputs, [data(me, f"to {r}", lengths[me][r]) for r in range(n)])
+        expected = [data(r, f"to {me}", lengths[r][me]) for r in range(n)]
+        check("all_to_all", outputs, expected)
+        flat = blank(sum(lengths[r][me] for r in range(n)))
+        sent = torch.cat([data(me, f"to {r}", lengths[me][r]).view(torch.uint8) for r in range(n)]).view(dtype)
+        dist.all_to_all_single(flat, sent, [lengths[r][me] for r in range(n)], lengths[me])
+        check("all_to_all_single with splits", [flat], [torch.cat([e.view(torch.uint8) for e in expected]).view(dtype)])
+        outputs = [blank(r) for r in range(n)]
+        dist.all_gather(outputs, data(me, "uneven", me))
+        check("all_gather of uneven sizes", outputs, [data(r, "uneven", r) for r in range(n)])
+    return wrong
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_moves(ranks: int) -> None:
+    """Rows 8, 9, 12, 14, 20, 21 and 22: everything that only moves data, for all types by their bytes."""
+    for count in COUNTS:
+        assert results(ranks, _moves, count) == [[]] * ranks
+
+
+def _uneven_reduce_scatter(job: Job) -> None:
+    lists = [[sample(torch.float32, 3 * d + 1, r, f"to {d}") for d in range(job.ranks)] for r in range(job.ranks)]
+    output = torch.empty(3 * job.rank + 1)
+    dist.reduce_scatter(output, lists[job.rank])
+    assert same(output, reduced([parts[job.rank] for parts in lists], OPS.SUM))
+
+
+def test_reduce_scatter_of_uneven_sizes() -> None:
+    """Row 9."""
+    results(3, _uneven_reduce_scatter)
+
+
+def _large(job: Job) -> None:
+    for count in (100_003, 5_000_001):
+        inputs = [sample(torch.float32, count, r) for r in range(job.ranks)]
+        mine = inputs[job.rank].clone()
+        dist.all_reduce(mine)
+        assert same(mine, reduced(inputs, OPS.SUM))
+        work = dist.broadcast(mine, 1, async_op=True)
+        work.wait()
+        flat = torch.empty(job.ranks * count)
+        dist.all_gather_into_tensor(flat, inputs[job.rank])
+        assert torch.equal(flat, torch.cat(inputs))
+
+
+def test_messages_larger_than_the_shared_segment() -> None:
+    results(2, _large)
+
+
+def _layouts(job: Job) -> None:
+    n, me = job.ranks, job.rank
+
+    def views(rank: int) -> list[torch.Tensor]:
+        whole = sample(torch.float32, 24, rank).reshape(4, 6)
+        return [
+            whole.t(),
+            whole[:, ::2],
+            whole[1:3, 1:4],
+            whole.reshape(1, 2, 3, 4).to(memory_format=torch.channels_last),
+            whole[:1].expand(3, 6).clone()[::2],
+            torch.complex(whole, whole + 1).conj(),
+            torch.complex(whole, whole + 1).conj().imag,  # a view with the negative bit
+        ]
+
+    for index in range(len(views(0))):
+        inputs = [views(r)[index] for r in range(n)]
+        dense = [x.resolve_conj().resolve_neg().contiguous() for x in inputs]
+        mine = inputs[me].clone() if index == 4 else views(me)[index]
+        dist.all_reduce(mine)
+        assert torch.allclose(mine.resolve_conj().resolve_neg(), reduced(dense, OPS.SUM)), index
+        mine = views(me)[index]
+        dist.broadcast(mine, n - 1)
+        assert torch.equal(mine.resolve_conj().resolve_neg(), dense[n - 1]), index
+        if inputs[0].is_complex():
+            continue
+        outputs = [torch.zeros_like(d.t() if d.dim() == 2 else d).t() if d.dim() == 2 else torch.zeros_like(d) for d in dense]
+        dist.all_gather(outputs, views(me)[index])
+        for got, expected in zip(outputs, dense):
+            assert torch.equal(got, expected), index
+        output = torch.zeros(dense[0].numel() * 2)[::2].reshape(dense[0].shape)
+        dist.scatter(output, [views(0)[index]] * n if me == 0 else None, 0)
+        assert torch.equal(output, dense[0]), index
+        flat = torch.zeros(n * dense[0].numel() * 2)[::2]
+        dist.all_gather_into_tensor(flat, inputs[me].contiguous().flatten())
+        assert torch.equal(flat, torch.cat([d.flatten() for d in dense])), index
+
+
+def test_any_memory_layout() -> None:
+    """Row 2: strided, transposed, channels-last, conjugate and negative views, in and out."""
+    results(2, _layouts)
+
+
+def _tensor_states(job: Job) -> None:
+    leaf = torch.ones(4, requires_grad=True)
+    with torch.no_grad():
+        dist.all_reduce(leaf)
+    assert leaf.tolist() == [job.ranks] * 4
+    with torch.inference_mode():
+        frozen = torch.ones(2, 3)
+    dist.all_reduce(frozen)
+    assert frozen.tolist() == [[job.ranks] * 3] * 2
+    with torch.inference_mode():
+        dist.all_reduce(frozen.t())
+    assert frozen.tolist() == [[job.ranks**2] * 3] * 2
+    scalar = torch.tensor(3.0)
+    dist.all_reduce(scalar)
+    assert scalar.item() == 3.0 * job.ranks
+
+
+def test_leaves_inference_tensors_and_scalars() -> None:
+    results(2, _tensor_states)
+
+
+def _stacked(job: Job) -> None:
+    out = torch.empty(job.ranks, 5)
+    dist.all_gather_into_tensor(out, torch.full((5,), float(job.rank)))
+    assert out.tolist() == [[float(r)] * 5 for r in range(job.ranks)]
+
+
+def test_all_gather_into_a_stacked_tensor() -> None:
+    """Row 8."""
+    results(3, _stacked)
+
+
+def _complex(job: Job) -> None:
+    value = torch.tensor([1 + 2j, -1j], dtype=torch.complex64)
+    for op in (OPS.MAX, OPS.MIN, OPS.PRODUCT, OPS.BAND):
+        with raises(ValueError):
+            dist.all_reduce(value.clone(), op)
+    # Straight to the backend, which sees the complex type.
+    options = dist.AllreduceOptions()
+    options.reduceOp = OPS.PRODUCT
+    mine = value.clone()
+    backend().allreduce([mine], options).wait()
+    assert torch.allclose(mine, value**job.ranks)
+    options.reduceOp = OPS.MAX
+    with raises("invalid_argument", "max of .*Complex"):
+        backend().allreduce([mine], options)
+
+
+def test_complex_numbers() -> None:
+    """Row 10."""
+    results(2, _complex)
+
+
+def _bools(job: Job) -> None:
+    for op in (OPS.SUM, OPS.MAX, OPS.BOR):
+        flags = torch.tensor([True, job.rank == 0, False])
+        dist.all_reduce(flags, op)
+        assert bytes_of(flags) == [1, 1, 0]
+    for op in (OPS.PRODUCT, OPS.MIN, OPS.BAND):
+        flags = torch.tensor([True, job.rank == 0, False])
+        dist.all_reduce(flags, op)
+        assert bytes_of(flags) == [1, 0, 0]
+    with raises("invalid_argument", "avg of Bool"):
+        dist.all_reduce(torch.tensor([True]), OPS.AVG)
+
+
+def test_sum_of_bools_is_or_and_stays_a_bool() -> None:
+    """Row 11."""
+    results(3, _bools)
+
+
+def _halves(job: Job) -> list[list[int]]:
+    bits = []
+    for dtype in (torch.float16, torch.bfloat16):
+        mine = torch.tensor([1024.0, 0.1, 3.0], dtype=dtype) * (job.rank + 1)
+        dist.all_reduce(mine)
+        wide = sum((torch.tensor([1024.0, 0.1, 3.0], dtype=dtype) * (r + 1)).to(torch.float32) for r in range(job.ranks))
+        assert torch.equal(mine, wide.to(dtype))
+        bits.append(bytes_of(mine))
+    return bits
+
+
+def test_halves_accumulate_in_float32_and_agree() -> None:
+    """Row 13."""
+    bits = results(4, _halves)
+    assert all(b == bits[0] for b in bits)
+
+
+def _averages(job: Job) -> None:
+    for dtype in FLOATS:
+        inputs = [sample(dtype, 33, r) for r in range(job.ranks)]
+        expected = reduced(inputs, OPS.AVG)
+        mine = inputs[job.rank].clone()
+        dist.all_reduce(mine, OPS.AVG)
+        assert same(mine, expected)
+        out = torch.empty(33, dtype=dtype)
+        dist.reduce_scatter_tensor(out, inputs[job.rank].repeat(job.ranks), OPS.AVG)
+        assert same(out, expected)
+    for dtype in INTEGERS:
+        mine = torch.tensor([job.rank + 1, 0, 7], dtype=dtype)
+        dist.all_reduce(mine, OPS.AVG)
+        total = sum(r + 1 for r in range(job.ranks))
+        assert mine.tolist() == [total // job.ranks, 0, 7]
+    mine = torch.tensor([-1 if job.rank else 0])
+    dist.all_reduce(mine, OPS.AVG)
+    assert mine.item() == 0  # toward zero, as documented
+
+
+def test_averages() -> None:
+    """Row 15."""
+    results(3, _averages)
+
+
+def _premul(job: Job) -> None:
+    inputs = [sample(torch.float32, 10, r) for r in range(job.ranks)]
+    for factor in (0.5, torch.tensor([0.5])):
+        op = dist._make_nccl_premul_sum(factor)
+        mine = inputs[job.rank].clone()
+        dist.all_reduce(mine, op)
+        assert torch.allclose(mine, 0.5 * sum(inputs))
+        out = torch.empty(10)
+        dist.reduce_scatter_tensor(out, inputs[job.rank].repeat(job.ranks), op)
+        assert torch.allclose(out, 0.5 * sum(inputs))
+    with raises("invalid_argument", "premul_sum of Int"):
+        dist.all_reduce(torch.ones(2, dtype=torch.int32), dist._make_nccl_premul_sum(2.0))
+
+
+def test_premultiplied_sums_with_both_kinds_of_factor() -> None:
+    """Row 16."""
+    results(2, _premul)
+
+
+def _bitwise_floats(job: Job) -> None:
+    for op in (OPS.BAND, OPS.BOR, OPS.BXOR):
+        with raises(RuntimeError, "of Float is not defined"):
+            dist.all_reduce(torch.ones(2), op)
+    dist.barrier()  # the group goes on
+
+
+def test_bitwise_operations_refuse_floats() -> None:
+    """Row 17."""
+    results(2, _bitwise_floats)
+
+
+def _nans(job: Job) -> list[str]:
+    results_here = []
+    for op in (OPS.MIN, OPS.MAX):
+        mine = torch.tensor([float("nan") if job.rank == 1 else 1.0, 2.0, float("inf")])
+        dist.all_reduce(mine, op)
+        assert mine[0].isnan() and mine[1] == 2.0
+        results_here.append(str(mine.tolist()))
+    mine = torch.full((3,), 1e30)
+    dist.all_reduce(mine, OPS.PRODUCT)
+    assert mine.isinf().all()
+    return results_here
+
+
+def test_nan_and_overflow_are_the_same_everywhere() -> None:
+    """Row 18."""
+    seen = results(3, _nans)
+    assert all(s == seen[0] for s in seen)
+
+
+def _aliased(job: Job) -> None:
+    buffer = torch.zeros(64)
+    dist.all_gather([buffer] * job.ranks, torch.full((64,), float(job.rank)))
+    assert buffer.tolist() == [job.ranks - 1.0] * 64  # parts take effect in rank order
+    # Inputs inside of the outputs.
+    whole = torch.arange(float(job.ranks))
+    whole[job.rank] = 10.0 + job.rank
+    dist.all_gather_into_tensor(whole, whole[job.rank : job.rank + 1])
+    assert whole.tolist() == [10.0 + r for r in range(job.ranks)]
+    whole = torch.full((job.ranks,), 5.0 + job.rank)
+    dist.all_gather_into_tensor(whole, whole[:1])
+    assert whole.tolist() == [5.0 + r for r in range(job.ranks)]
+    parts = [torch.tensor([float(10 * job.rank + r)]) for r in range(job.ranks)]
+    dist.all_to_all(parts, parts)
+    assert [p.item() for p in parts] == [10.0 * r + job.rank for r in range(job.ranks)]
+    whole = torch.arange(float(job.ranks)) + 1
+    dist.reduce_scatter_tensor(whole[:1], whole)
+    assert whole[0].item() == job.ranks * (job.rank + 1.0)
+
+
+def test_tensors_that_overlap() -> None:
+    """Row 39."""
+    results(3, _aliased)
+
+
+def _local_errors(job: Job) -> None:
+    one, n = torch.ones(4), job.ranks
+    with raises("invalid_argument", "3 elements"):
+        dist.all_gather_into_tensor(torch.empty(3), one)
+    with raises("invalid_argument", "3 elements|not .* times"):
+        dist.reduce_scatter_tensor(torch.empty(4), torch.empty(3))
+    with raises("invalid_argument", "does not divide"):
+        dist.all_to_all_single(torch.empty(n + 1), torch.empty(n + 1))
+    with raises("invalid_argument", "add up to"):
+        dist.all_to_all_single(torch.empty(4), torch.empty(4), [1] * n, [1] * n)
+    with raises(Exception, "(?i)type"):
+        dist.all_gather_into_tensor(torch.empty(4 * n, dtype=torch.int32), one)
+    with raises(Exception, "(?i)type"):
+        dist.all_gather([torch.empty(4, dtype=torch.float64)] * n, one)
+    with raises("invalid_argument", "own part"):
+        dist.all_gather([torch.empty(5) for _ in range(n)], one)
+    with raises("invalid_argument", "rank 9"):
+        options = dist.BroadcastOptions()
+        options.rootRank = 9
+        backend().broadcast([one], options)
+    with raises("invalid_argument", "one tensor"):
+        backend().allreduce([one, one])
+    with raises("unsupported", "CPU tensors"):
+        dist.all_reduce(torch.empty(2, device="meta"))
+    dist.barrier()
+    assert backend().health is None
+
+
+def test_wrong_arguments_fail_here_and_now_and_leave_the_group_alone() -> None:
+    """Row 7."""
+    results(2, _local_errors)
+
+
+def _sparse(job: Job) -> None:
+    indices = torch.tensor([[job.rank, 3, 3]])
+    mine = torch.sparse_coo_tensor(indices, torch.tensor([1.0, 2.0, 3.0]), (6,))
+    dense = sum(
+        torch.sparse_coo_tensor(torch.tensor([[r, 3, 3]]), torch.tensor([1.0, 2.0, 3.0]), (6,)).to_dense()
+        for r in range(job.ranks)
+    )
+    dist.all_reduce(mine)
+    assert torch.equal(mine.to_dense(), dense)
+    rows = torch.sparse_coo_tensor([[job.rank]], torch.ones(1, 2, 2), (4, 2, 2))  # sparse and dense dimensions
+    work = dist.all_reduce(rows, async_op=True)
+    work.wait()
+    assert work.result()[0].to_dense().sum().item() == 4.0 * job.ranks
+    empty = torch.sparse_coo_tensor(torch.empty(1, 0, dtype=torch.long), torch.empty(0), (6,))
+    dist.all_reduce(empty)
+    assert empty.to_dense().tolist() == [0.0] * 6
+    with raises("invalid_argument", "SUM and AVG"):
+        dist.all_reduce(mine, OPS.MAX)
+    with raises("mismatch", "another shape"):
+        dist.all_reduce(torch.sparse_coo_tensor([[0]], [1.0], (6 + job.rank,)))
+
+
+def test_sparse_all_reduce() -> None:
+    results(3, _sparse)
+
+
+def _coalesced(job: Job) -> None:
+    n, me = job.ranks, job.rank
+    tensors = [torch.full((k + 1,), float(me + k)) for k in range(20)]
+    with dist._coalescing_manager():
+        for tensor in tensors:
+            dist.all_reduce(tensor)
+    total = sum(range(n))
+    assert all(t.tolist() == [float(total + n * k)] * (k + 1) for k, t in enumerate(tensors))
+    outputs = [torch.empty(n * (k + 1)) for k in range(20)]
+    with dist._coalescing_manager(async_ops=True) as manager:
+        for k, output in enumerate(outputs):
+            dist.all_gather_into_tensor(output, torch.full((k + 1,), float(me)))
+    manager.wait()
+    assert all(o.tolist() == [float(r) for r in range(n) for _ in range(k + 1)] for k, o in enumerate(outputs))
+    outputs = [torch.empty(k + 1) for k in range(20)]
+    with dist._coalescing_manager():
+        for k, output in enumerate(outputs):
+            dist.reduce_scatter_tensor(output, torch.ones(n * (k + 1)))
+    assert all(o.tolist() == [float(n)] * (k + 1) for k, o in enumerate(outputs))
+    # The slow path: a device is given, so each call reaches the backend within one group.
+    a, b = torch.ones(3), torch.full((2,), float(me))
+    with dist._coalescing_manager(device=torch.device("cpu"), async_ops=True) as manager:
+        dist.broadcast(b, 1)
+        dist.reduce(a, 0)
+    manager.wait()
+    assert b.tolist() == [1.0, 1.0] and (me != 0 or a.tolist() == [float(n)] * 3)
+    lists = [[torch.empty(2), torch.empty(1)] for _ in range(n)]
+    options = dist.AllgatherOptions()
+    backend().allgather_coalesced(lists, [torch.full((2,), float(me)), torch.full((1,), -1.0)], options).wait()
+    assert [[t.tolist() for t in ts] for ts in lists] == [[[float(r)] * 2, [-1.0]] for r in range(n)]
+    mixed = [torch.ones(2), torch.ones(3, dtype=torch.int64)]
+    backend().allreduce_coalesced(mixed, dist.AllreduceCoalescedOptions()).wait()
+    assert [t.tolist() for t in mixed] == [[float(n)] * 2, [n] * 3]
+
+
+def test_coalesced_collectives_with_many_tensors() -> None:
+    results(3, _coalesced)
+
+
+def _objects(job: Job) -> None:
+    gathered: list[Any] = [None] * job.ranks
+    dist.all_gather_object(gathered, {"rank": job.rank, "pad": "x" * (100 * job.rank)})
+    assert [g["rank"] for g in gathered] == list(range(job.ranks))
+    said = [job.rank, "hello"] if job.rank == 0 else [None, None]
+    dist.broadcast_object_list(said, 0)
+    assert said == [0, "hello"]
+    got: list[Any] = [None]
+    dist.scatter_object_list(got, [f"for {r}" for r in range(job.ranks)] if job.rank == 0 else None, 0)
+    assert got == [f"for {job.rank}"]
+    all_of_them: list[Any] | None = [None] * job.ranks if job.rank == 1 else None
+    dist.gather_object(job.rank**2, all_of_them, 1)
+    assert all_of_them is None or all_of_them == [r**2 for r in range(job.ranks)]
+
+
+def test_object_collectives() -> None:
+    """Row 20: these pass empty lists where a rank is not the root."""
+    results(3, _objects)
+
+
+def _timeouts_are_taken(job: Job) -> float:
+    import time
+
+    started = time.monotonic()
+    options = dist.GatherOptions()
+    options.rootRank = 0
+    options.timeout = datetime.timedelta(milliseconds=300)
+    if job.rank == 0:
+        with raises("timeout", "1"):
+            backend().gather([[torch.empty(1), torch.empty(1)]], [torch.ones(1)], options).wait()
+        return time.monotonic() - started
+    time.sleep(1.5)
+    with raises("timeout"):
+        backend().gather([], [torch.ones(1)], options).wait()
+    return 0.0
+
+
+def test_the_timeout_of_a_call_holds_for_gather_too() -> None:
+    """Row 44."""
+    assert results(2, _timeouts_are_taken)[0] < 1.4

@@ -1,0 +1,374 @@
+"""Groups: creating, splitting, ending and creating again (rows 27 to 29, 37, 38, 41, 42)."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import threading
+import time
+
+import torch
+import torch.distributed as dist
+from harness import Job, backend, describe, raises, results, run
+
+
+def _ones(group: dist.ProcessGroup | None = None) -> float:
+    tensor = torch.ones(1)
+    dist.all_reduce(tensor, group=group)
+    return tensor.item()
+
+
+def _again(job: Job) -> None:
+    store = job.store()
+    for _ in range(4):
+        job.init(store=store)
+        assert _ones() == job.ranks
+        assert _ones(dist.new_group(list(range(job.ranks)))) == job.ranks
+        dist.destroy_process_group()
+        assert not dist.is_initialized()
+
+
+def test_init_again_on_the_same_store() -> None:
+    """Row 27: several times, with groups that get the same names again."""
+    results(3, _again, init=False)
+
+
+def _tcp(job: Job, port_file: str) -> None:
+    path = os.path.join(job.directory, port_file)
+    if job.rank == 0:
+        store = dist.TCPStore("127.0.0.1", 0, None, True)
+        with open(path + ".new", "w") as file:
+            file.write(str(store.port))
+        os.rename(path + ".new", path)
+    else:
+        while not os.path.exists(path):
+            time.sleep(0.01)
+        with open(path) as file:
+            store = dist.TCPStore("127.0.0.1", int(file.read()), None, False)
+    for _ in range(2):
+        job.init(store=store)
+        assert _ones() == job.ranks
+        dist.barrier()
+        dist.destroy_process_group()
+
+
+def test_over_a_tcp_store() -> None:
+    results(2, _tcp, "port", init=False)
+
+
+def _elastic(job: Job) -> None:
+    # The attempts of an elastic job share a store in which the last attempt's keys are left.
+    os.environ["TORCHELASTIC_RUN_ID"] = "run"
+    os.environ["TORCHELASTIC_RESTART_COUNT"] = "0"
+    if job.rank == 1:
+        # An attempt in which only this rank came: half of its keys are in the store.
+        with raises("timeout", "0"):
+            job.init(timeout=datetime.timedelta(seconds=1))
+    path = os.path.join(job.directory, "failed")
+    if job.rank == 1:
+        open(path, "w").close()
+    while not os.path.exists(path):
+        time.sleep(0.01)
+    os.environ["TORCHELASTIC_RESTART_COUNT"] = "1"
+    job.init()
+    assert _ones() == job.ranks
+    dist.destroy_process_group()
+
+
+def test_elastic_restart_after_an_attempt_that_failed_half_way() -> None:
+    """Row 28."""
+    results(2, _elastic, init=False)
+
+
+def _members(job: Job) -> None:
+    group = dist.new_group([2, 0])
+    if job.rank == 1:
+        assert group == dist.GroupMember.NON_GROUP_MEMBER
+        assert dist.get_rank(group) == -1
+    else:
+        assert dist.get_process_group_ranks(group) == [0, 2]
+        assert dist.get_rank(group) == (0 if job.rank == 0 else 1)
+        assert _ones(group) == 2
+    if job.rank != 1:
+        # A member does not wait for ranks that are not members, which come later.
+        started = time.monotonic()
+    else:
+        time.sleep(1.0)
+    pair = dist.new_group([0, 2])
+    if job.rank != 1:
+        assert time.monotonic() - started < 0.9
+        assert _ones(pair) == 2
+    dist.barrier()
+    alone = dist.new_group([job.rank], use_local_synchronization=True)
+    assert _ones(alone) == 1
+
+
+def test_members_and_others() -> None:
+    """Row 37."""
+    results(3, _members)
+
+
+def _many(job: Job) -> None:
+    groups = [dist.new_group(list(range(job.ranks))) for _ in range(20)]
+    works = []
+    for k, group in enumerate(groups):
+        tensor = torch.full((10,), float(k))
+        works.append((k, tensor, dist.all_reduce(tensor, group=group, async_op=True)))
+    for k, tensor, work in reversed(works):
+        work.wait()
+        assert tensor[0].item() == k * job.ranks
+    for group in groups:
+        dist.destroy_process_group(group)
+    assert _ones() == job.ranks
+
+
+def test_twenty_groups() -> None:
+    """Row 41."""
+    results(3, _many)
+
+
+def _threads(job: Job) -> None:
+    groups = [dist.new_group(list(range(job.ranks))) for _ in range(4)]
+    failures: list[BaseException] = []
+
+    def work(index: int) -> None:
+        try:
+            for k in range(100):
+                tensor = torch.full((1 + 500 * index,), float(k))
+                dist.all_reduce(tensor, group=groups[index])
+                assert tensor[0].item() == k * job.ranks
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    if job.rank == 1:
+        threads.reverse()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures, failures
+    # A group whose peer is absent does not hold up another one.
+    tensor = torch.ones(1)
+    if job.rank == 0:
+        waiting = dist.all_reduce(tensor, group=groups[0], async_op=True)
+        assert _ones(groups[1]) == job.ranks
+        assert not waiting.is_completed()
+        dist.barrier()
+    else:
+        assert _ones(groups[1]) == job.ranks
+        dist.barrier()
+        waiting = dist.all_reduce(tensor, group=groups[0], async_op=True)
+    waiting.wait()
+    assert tensor.item() == job.ranks
+
+
+def test_groups_in_several_threads() -> None:
+    """Row 38."""
+    results(2, _threads)
+
+
+class _Watched(dist.Store):
+    """A store that notes every key."""
+
+    def __init__(self, inner: dist.Store) -> None:
+        super().__init__()
+        self.inner = inner
+        self.keys: set[str] = set()
+
+    def set(self, key: str, value: str) -> None:
+        self.keys.add(key)
+        self.inner.set(key, value)
+
+    def get(self, key: str) -> bytes:
+        return self.inner.get(key)
+
+    def add(self, key: str, value: int) -> int:
+        self.keys.add(key)
+        return self.inner.add(key, value)
+
+    def check(self, keys: list[str]) -> bool:
+        return self.inner.check(keys)
+
+    def wait(self, keys: list[str], timeout: datetime.timedelta = datetime.timedelta(seconds=60)) -> None:
+        self.inner.wait(keys, timeout)
+
+
+def _keys(job: Job) -> set[str]:
+    import topocoll
+
+    store = _Watched(dist.PrefixStore("here/", job.store()))
+    made = topocoll.TopocollBackend(store, job.rank, job.ranks, topocoll.Options(), "group", "")
+    tensor = torch.ones(1)
+    made.allreduce([tensor]).wait()
+    assert tensor.item() == job.ranks
+    made.shutdown()
+    return store.keys
+
+
+def test_keys_stay_below_the_store_that_was_given() -> None:
+    """Row 42: and a store that is written in Python will do."""
+    for keys in results(2, _keys, init=False):
+        assert keys and all("group" in key for key in keys), keys
+
+
+def _split(job: Job) -> None:
+    world = backend()
+    halves = [[0, 2], [1, 3]]
+    assert world.supports_splitting and world.comm_split_count() == 0
+    world.perform_nocolor_split(torch.device("cpu"))
+    # Twice with the same store, as torch itself does for a backend that serves two kinds of device.
+    for repeat in range(2):
+        store = job.store(f"split {job.rank % 2}")
+        child = world.split(store, halves[job.rank % 2], None)
+        tensor = torch.tensor([float(job.rank)])
+        child.allreduce([tensor]).wait()
+        assert tensor.item() == (2.0 if job.rank % 2 == 0 else 4.0)
+        assert (child.rank(), child.size()) == (job.rank // 2, 2)
+        assert child.options.timeout == world.options.timeout
+        assert world.comm_split_count() == repeat + 1
+    # A rank that is not a member gets nothing and waits for nobody.
+    part = world.split(job.store("pair"), [3, 1], None)
+    assert (part is None) == (job.rank in (0, 2))
+    if part is not None:
+        assert part.rank() == (0 if job.rank == 3 else 1)
+        tensor = torch.ones(1)
+        part.allreduce([tensor]).wait()
+        assert tensor.item() == 2
+    merged = world.merge(job.store("merged"), None, (job.rank + 1) % 4, 4)
+    tensor = torch.ones(1)
+    merged.allreduce([tensor]).wait()
+    assert tensor.item() == 4 and merged.rank() == (job.rank + 1) % 4
+
+
+def test_split_and_merge() -> None:
+    results(4, _split)
+
+
+def _both_names(job: Job) -> None:
+    assert _ones() == job.ranks
+    dist.barrier()
+    group = dist.new_group([0, 1], backend="topocoll")
+    assert backend(group).name() == "topocoll"
+    assert _ones(group) == 2
+
+
+def test_names_with_devices() -> None:
+    """Trap T2: "topocoll" and the forms that name devices."""
+    for name in ("topocoll", "cpu:topocoll", "cpu:topocoll,cuda:topocoll"):
+        results(2, _both_names, backend=name)
+
+
+def _options(job: Job) -> None:
+    import topocoll
+
+    chosen = topocoll.Options(timeout=datetime.timedelta(seconds=33), commit="chained")
+    group = dist.new_group([0, 1], pg_options=chosen)
+    assert backend(group).options.timeout == datetime.timedelta(seconds=33)
+    assert backend(group).options.commit == "chained"
+    assert backend(group).options.group_name == group.group_name
+    assert chosen.group_name == ""  # one object may serve several groups
+    assert _ones(group) == 2 and _ones(dist.new_group([0, 1], pg_options=chosen)) == 2
+    assert backend().options.timeout.total_seconds() == job.options["timeout"].total_seconds()
+    dist.distributed_c10d._set_pg_timeout(datetime.timedelta(seconds=44), group)
+    assert backend(group).options.timeout == datetime.timedelta(seconds=44)
+    assert backend().info()["transport"] == "shm"
+    with raises(ValueError, "strict.*chained"):
+        topocoll.Options(commit="maybe")
+    with raises(TypeError, "topocoll.Options"):
+        dist.new_group([0, 1], pg_options=torch._C._distributed_c10d.Backend.Options("other"))
+
+
+def test_options() -> None:
+    results(2, _options, timeout=datetime.timedelta(seconds=50))
+
+
+def _detail(job: Job) -> None:
+    assert _ones() == job.ranks
+    with raises(RuntimeError, "Detected mismatch between collectives"):
+        if job.rank == 0:
+            dist.all_reduce(torch.ones(3))
+        else:
+            dist.all_reduce(torch.ones(4))
+
+
+def test_under_torchs_detailed_debug_mode() -> None:
+    results(2, _detail, environment={"TORCH_DISTRIBUTED_DEBUG": "DETAIL"})
+
+
+def _two_jobs(job: Job) -> None:
+    # Two jobs on one store and prefix: the ranks of the second one come as ranks that are there already.
+    number, rank = divmod(job.rank, 2)
+    time.sleep(0.5 * number)
+    try:
+        dist.init_process_group(
+            "topocoll", store=job.store(), rank=rank, world_size=2, timeout=datetime.timedelta(seconds=3)
+        )
+        assert _ones() == 2
+        dist.barrier()
+        time.sleep(1.0)
+        dist.destroy_process_group()
+    except dist.DistBackendError as error:
+        assert error.cause in ("timeout", "mismatch", "invalid_argument", "version", "aborted", "peer_left"), error
+
+
+def test_two_jobs_on_one_prefix_end_one_way_or_the_other() -> None:
+    """Bad input: no hang and no wrong sum; the later job may be refused."""
+    results(4, _two_jobs, init=False)
+
+
+def _wrong_size(job: Job) -> tuple[object, ...]:
+    with raises("mismatch", "size|ranks") as caught:
+        dist.init_process_group(
+            "topocoll",
+            store=job.store(),
+            rank=job.rank,
+            world_size=2 + job.rank,
+            timeout=datetime.timedelta(seconds=5),
+        )
+    return describe(caught[0])
+
+
+def test_different_world_sizes() -> None:
+    """Bad input: every rank learns of it long before the timeout."""
+    started = time.monotonic()
+    results(2, _wrong_size, init=False)
+    assert time.monotonic() - started < 30
+
+
+def _missing(job: Job) -> tuple[int, ...]:
+    if job.rank in (1, 3):
+        return ()
+    with raises("timeout", r"\b1\b.*\b3\b") as caught:
+        job.init(timeout=datetime.timedelta(seconds=2))
+    return caught[0].culprits
+
+
+def test_ranks_that_never_come_are_listed() -> None:
+    """Bad input."""
+    assert results(4, _missing, init=False) == [(1, 3), (), (1, 3), ()]
+
+
+def _unknown_option(job: Job) -> None:
+    with raises("invalid_argument", "TOPOCOLL_COMIT.*TOPOCOLL_COMMIT"):
+        job.init()
+
+
+def test_unknown_environment_variable() -> None:
+    """Bad input."""
+    results(2, _unknown_option, init=False, environment={"TOPOCOLL_COMIT": "strict"})
+
+
+def _builds(job: Job) -> str:
+    import topocoll
+
+    with raises("version", "torch 2.1[19]") as caught:
+        topocoll.TopocollBackend(
+            job.store(), job.rank, 2, topocoll.Options(), "g", f"torch 2.1{1 if job.rank else 9}"
+        )
+    return str(caught[0].cause)
+
+
+def test_ranks_with_different_builds() -> None:
+    """Bad input: compared while the group is made, and said on every rank."""
+    assert [o.get() for o in run(2, _builds, init=False)] == ["version", "version"]
