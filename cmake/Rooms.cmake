@@ -50,7 +50,7 @@ function(topocoll_library)
     target_include_directories(${target} PUBLIC
       $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
     target_link_libraries(${target} PRIVATE
-      $<BUILD_INTERFACE:topocoll_flags> $<BUILD_INTERFACE:fmt::fmt-header-only>
+      $<BUILD_INTERFACE:topocoll_flags> $<BUILD_INTERFACE:fmt::fmt>
       $<BUILD_INTERFACE:spdlog::spdlog_header_only> $<BUILD_INTERFACE:nlohmann_json::nlohmann_json>
       Threads::Threads $<BUILD_INTERFACE:Hwloc::hwloc> $<BUILD_INTERFACE:Highway::hwy>)
     target_compile_features(${target} PUBLIC cxx_std_20)

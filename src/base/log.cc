@@ -1,6 +1,7 @@
 #include "base/log.h"
 
-#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <spdlog/logger.h>
 #include <spdlog/sinks/sink.h>
 #include <unistd.h>
 
@@ -60,9 +61,7 @@ spdlog::level::level_enum to_spdlog(LogLevel level) {
   return spdlog::level::warn;
 }
 
-}  // namespace
-
-spdlog::logger& log() {
+spdlog::logger& backend() {
   // Never destroyed: threads may log while the process exits. Not in spdlog's registry: the process
   // may hold another copy of spdlog, and its set_level() must not reach us.
   static spdlog::logger& logger = *[] {
@@ -74,6 +73,21 @@ spdlog::logger& log() {
   return logger;
 }
 
-void set_log_level(LogLevel level) { log().set_level(to_spdlog(level)); }
+}  // namespace
+
+bool Logger::enabled(LogLevel level) const { return backend().should_log(to_spdlog(level)); }
+
+void Logger::write(LogLevel level, fmt::string_view text, fmt::format_args arguments) const {
+  if (!enabled(level)) return;
+  const std::string line = fmt::vformat(text, arguments);
+  backend().log(to_spdlog(level), std::string_view(line));
+}
+
+const Logger& log() {
+  static constexpr Logger logger;
+  return logger;
+}
+
+void set_log_level(LogLevel level) { backend().set_level(to_spdlog(level)); }
 
 }  // namespace topocoll
