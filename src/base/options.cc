@@ -105,7 +105,8 @@ struct Value<T> {
   static std::string describe(const OptionRule&) {
     std::string out;
     for (const auto& entry : choices(static_cast<const T*>(nullptr))) {
-      out += (out.empty() ? "" : "|") + std::string(entry.first);
+      if (!out.empty()) out += '|';
+      out += entry.first;
     }
     return out;
   }

@@ -72,7 +72,7 @@ class Package(unittest.TestCase):
     def test_pkg_config(self):
         program = Path(self.folder.name) / "all_reduce"
         environment = {**os.environ, "PKG_CONFIG_PATH": str(self.library / "pkgconfig")}
-        # Through a response file, so that the quotes around blanks in the prefix are read as such.
+        # Through a response file, so that the backslashes before blanks in the prefix are read as such.
         flags = run("pkg-config", "--cflags", "--libs", "topocoll", env=environment)
         (Path(self.folder.name) / "flags").write_text(flags)
         run(COMPILER, "-std=c++20", "-o", program, EXAMPLE / "all_reduce.cpp",
