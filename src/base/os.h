@@ -45,8 +45,8 @@ class Os {
   virtual void yield() = 0;
   virtual int pid() = 0;
   virtual unsigned uid() = 0;
-  /// CPUs that this process may run on.
-  virtual int usable_cpus() = 0;
+  /// CPUs that this process may run on, ascending.
+  virtual std::vector<int> usable_cpus() = 0;
   virtual Result<Token> random_token() = 0;
 
   /// Anonymous shared memory whose size is sealed. `name` is shown in /proc only.

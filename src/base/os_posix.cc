@@ -87,18 +87,21 @@ class PosixOs final : public Os {
   int pid() override { return static_cast<int>(::getpid()); }
   unsigned uid() override { return ::getuid(); }
 
-  int usable_cpus() override {
+  std::vector<int> usable_cpus() override {
     // Machines with more than 1024 CPUs need a larger set than cpu_set_t.
-    for (int cpus = 1024; cpus <= (1 << 20); cpus *= 4) {
+    std::vector<int> usable;
+    for (int cpus = 1024; cpus <= (1 << 20) && usable.empty(); cpus *= 4) {
       cpu_set_t* set = CPU_ALLOC(static_cast<std::size_t>(cpus));
       if (set == nullptr) break;
       const std::size_t bytes = CPU_ALLOC_SIZE(static_cast<std::size_t>(cpus));
-      const int rc = ::sched_getaffinity(0, bytes, set);
-      const int count = rc == 0 ? CPU_COUNT_S(bytes, set) : 0;
+      if (::sched_getaffinity(0, bytes, set) == 0) {
+        for (int cpu = 0; cpu < cpus; ++cpu) {
+          if (CPU_ISSET_S(static_cast<std::size_t>(cpu), bytes, set)) usable.push_back(cpu);
+        }
+      }
       CPU_FREE(set);
-      if (rc == 0) return std::max(1, count);
     }
-    return std::max(1, static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)));
+    return usable;
   }
 
   Result<Token> random_token() override {

@@ -61,6 +61,7 @@ Core::~Core() {
 Status Core::start() {
   shm::RankBlock& mine = assembly_.segment.block(own_rank_);
   mine.pid.store(os_.pid());
+  shm::set_cpus(mine, os_.usable_cpus());
   if (Status s = monitor_.start(os_, mine, std::move(assembly_.links),
                                 [this](int rank) { on_link_end(rank); });
       !s.ok()) {
@@ -87,7 +88,8 @@ Status Core::start() {
   const std::vector<CopyCandidate> copies = copy_candidates(settings_.shm_copy);
   TuningRequest request;
   request.probe = settings_.probe;
-  request.oversubscribed = size() > os_.usable_cpus();
+  oversubscribed_ = size() > std::max(1, shm::count_cpus(assembly_.segment));
+  request.oversubscribed = oversubscribed_;
   request.copies = copies;
   request.eager_bytes = settings_.eager_bytes;
   request.spin = settings_.spin;
@@ -105,7 +107,7 @@ CommunicatorInfo Core::info() const {
   info.transport = size() == 1 ? "self" : "shm";
   info.host_id = assembly_.host_id;
   info.shared_bytes = assembly_.segment.layout().bytes;
-  info.oversubscribed = context_.tuning.meet != 0 || size() > os_.usable_cpus();
+  info.oversubscribed = oversubscribed_;
   info.flag_latency_ns = context_.tuning.flag_latency_ns;
   info.tuning = describe(context_.tuning, copy_candidates(ShmCopy::kAuto));
   return info;

@@ -100,6 +100,7 @@ class Core : public std::enable_shared_from_this<Core> {
   const bool strict_;
   const std::uint32_t fork_generation_;
   const int own_rank_;
+  bool oversubscribed_ = false;  ///< more ranks than cores that any of them may use
   std::atomic<std::int64_t> timeout_ms_;
   Context context_;
   const shm::Waiter sleepy_waiter_;  ///< for the background thread: never spins

@@ -29,7 +29,7 @@ struct CopyCandidate {
 
 struct TuningRequest {
   bool probe = true;
-  bool oversubscribed = false;  ///< more ranks than this rank's usable cores
+  bool oversubscribed = false;  ///< more ranks than cores that they may use
   /// The first is the default; with one only, nothing is timed.
   std::span<const CopyCandidate> copies;
   std::optional<std::size_t> eager_bytes;

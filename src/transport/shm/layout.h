@@ -63,6 +63,8 @@ struct RankBlock {
   alignas(kLinePair) pthread_mutex_t alive;
   std::atomic<RankState> state;
   std::atomic<std::int32_t> pid;
+  /// CPUs that the rank may run on, one bit each, by number modulo the bits that there are.
+  std::array<std::atomic<std::uint64_t>, 16> cpus;
   /// Why the rank ends the epoch, in its own words; written before it raises the fault.
   std::array<char, 256> reason;
   /// Strict mode: highest sequence number that this rank has completed. Frozen like the entry flags.

@@ -136,6 +136,23 @@ Status Segment::commit_channel(Os& os, int index) const {
                      layout_.channel_capacity, "a send/recv channel");
 }
 
+void set_cpus(RankBlock& block, const std::vector<int>& cpus) {
+  for (const int cpu : cpus) {
+    const auto bit = static_cast<std::size_t>(cpu) % (block.cpus.size() * 64);
+    block.cpus[bit / 64].fetch_or(std::uint64_t(1) << bit % 64);
+  }
+}
+
+int count_cpus(const Segment& segment) {
+  int count = 0;
+  for (std::size_t w = 0; w < segment.block(0).cpus.size(); ++w) {
+    std::uint64_t any = 0;
+    for (int r = 0; r < segment.ranks(); ++r) any |= segment.block(r).cpus[w].load();
+    count += std::popcount(any);
+  }
+  return count;
+}
+
 Status init_alive_lock(RankBlock& block) {
   pthread_mutexattr_t attributes;
   pthread_mutexattr_init(&attributes);

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/fd.h"
 #include "base/os.h"
@@ -91,6 +92,10 @@ class Segment {
   Layout layout_;
   bool ring_committed_ = false;
 };
+
+/// Writes which CPUs a rank may use; and counts those that any of the group's ranks may use.
+void set_cpus(RankBlock& block, const std::vector<int>& cpus);
+int count_cpus(const Segment& segment);
 
 /// What the kernel says of a rank's process.
 enum class Liveness : std::uint8_t { kAlive, kDead, kLeft };
