@@ -1,0 +1,169 @@
+// The topocoll command as its users run it.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "perf/child.h"
+#include "topocoll/version.h"
+
+namespace topocoll {
+namespace {
+
+Finished topocoll_command(
+    std::vector<std::string> arguments,
+    const std::vector<std::pair<std::string, std::string>>& environment = {}) {
+  arguments.insert(arguments.begin(), TOPOCOLL_COMMAND);
+  return run(arguments, environment);
+}
+
+bool is_one_line(const std::string& text) {
+  return !text.empty() && text.find('\n') == text.size() - 1;
+}
+
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(const std::string& text)
+      : path_(::testing::TempDir() + "/topocoll_test_" + std::to_string(::getpid())) {
+    std::ofstream(path_) << text;
+  }
+  ~TemporaryFile() { ::unlink(path_.c_str()); }
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+TEST(TopocollCommand, Version) {
+  const Finished f = topocoll_command({"version"});
+  EXPECT_EQ(f.status, 0);
+  EXPECT_EQ(f.out.find("topocoll " + std::string(version())), 0U) << f.out;
+}
+
+TEST(TopocollCommand, OptionsShowValuesAndTheirOrigin) {
+  const Finished text = topocoll_command({"options"}, {{"TOPOCOLL_COMMIT", "chained"}});
+  EXPECT_EQ(text.status, 0);
+  EXPECT_NE(text.out.find("TOPOCOLL_COMMIT"), std::string::npos);
+  const Finished f = topocoll_command(
+      {"options", "--json"}, {{"TOPOCOLL_COMMIT", "chained"}, {"TOPOCOLL_JOB_SECRET", "hunter2"}});
+  EXPECT_EQ(f.out.find("hunter2"), std::string::npos);
+  bool found = false;
+  for (const auto& option : nlohmann::json::parse(f.out)) {
+    if (option["name"] != "TOPOCOLL_COMMIT") continue;
+    found = true;
+    EXPECT_EQ(option["value"], "chained");
+    EXPECT_EQ(option["origin"], "environment");
+    EXPECT_EQ(option["default"], "strict");
+  }
+  EXPECT_TRUE(found);
+}
+
+TEST(TopocollCommand, AnUnknownOptionIsOneLineOnStandardError) {
+  const Finished f = topocoll_command({"options"}, {{"TOPOCOLL_COMIT", "chained"}});
+  EXPECT_EQ(f.status, 1);
+  EXPECT_EQ(f.out, "");
+  EXPECT_TRUE(is_one_line(f.err)) << f.err;
+  EXPECT_NE(f.err.find("TOPOCOLL_COMIT"), std::string::npos);
+}
+
+TEST(TopocollCommand, TopologiesAreShownSavedAndReadBack) {
+  const Finished machine = topocoll_command({"topo", "show"});
+  EXPECT_EQ(machine.status, 0) << machine.err;
+  EXPECT_FALSE(machine.out.empty());
+  const Finished json =
+      topocoll_command({"topo", "show", "--synthetic", "pack:2 numa:1 core:4 pu:2", "--json"});
+  ASSERT_EQ(json.status, 0) << json.err;
+  EXPECT_EQ(nlohmann::json::parse(json.out)["topocoll_topology"], 1);
+  const TemporaryFile file(json.out);
+  const Finished again = topocoll_command({"topo", "show", "--json", file.path()});
+  EXPECT_EQ(again.out, json.out);
+  const Finished text =
+      topocoll_command({"topo", "show", "--synthetic", "pack:2 numa:1 core:4 pu:2"});
+  EXPECT_EQ(topocoll_command({"topo", "show", file.path()}).out, text.out);
+}
+
+TEST(TopocollCommand, BadTopologies) {
+  const TemporaryFile file("{\"topocoll_topology\": 1, ");
+  const std::vector<std::vector<std::string>> lines = {
+      {"topo", "show", "/no/such/file"},
+      {"topo", "show", file.path()},
+      {"topo", "show", "--synthetic", "nonsense:::"},
+      {"topo", "show", "--synthetic", "core:2", file.path()},
+  };
+  for (const auto& line : lines) {
+    const Finished f = topocoll_command(line);
+    EXPECT_EQ(f.status, 1) << line.back();
+    EXPECT_EQ(f.out, "");
+    EXPECT_TRUE(is_one_line(f.err)) << f.err;
+  }
+}
+
+TEST(TopocollCommand, PlansAreShownSavedAndChecked) {
+  const std::vector<std::string> show = {"plan",        "show",     "--collective", "all_reduce",
+                                         "--algorithm", "two_shot", "--ranks",      "3"};
+  const Finished text = topocoll_command(show);
+  ASSERT_EQ(text.status, 0) << text.err;
+  EXPECT_NE(text.out.find("((0+1)+2)"), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("verified"), std::string::npos);
+  std::vector<std::string> as_json = show;
+  as_json.push_back("--json");
+  const Finished json = topocoll_command(as_json);
+  const TemporaryFile file(json.out);
+  const Finished check = topocoll_command({"plan", "check", file.path()});
+  EXPECT_EQ(check.status, 0) << check.err;
+  EXPECT_NE(check.out.find(": OK, all_reduce two_shot on 3 ranks"), std::string::npos) << check.out;
+  EXPECT_EQ(topocoll_command({"plan", "show", file.path()}).out, text.out);
+}
+
+TEST(TopocollCommand, AWrongPlanIsRefusedWithRankAndStep) {
+  const Finished json = topocoll_command({"plan", "show", "--ranks", "2", "--json"});
+  auto plan = nlohmann::json::parse(json.out);
+  plan["steps"][1].erase(plan["steps"][1].size() - 1);
+  const TemporaryFile file(plan.dump());
+  const Finished f = topocoll_command({"plan", "check", file.path()});
+  EXPECT_EQ(f.status, 1);
+  EXPECT_TRUE(is_one_line(f.err)) << f.err;
+  EXPECT_NE(f.err.find("rank"), std::string::npos) << f.err;
+}
+
+TEST(TopocollCommand, BadCommandLinesAreStatusTwo) {
+  const std::vector<std::vector<std::string>> lines = {{},
+                                                       {"frobnicate"},
+                                                       {"plan"},
+                                                       {"plan", "check"},
+                                                       {"plan", "show", "--ranks", "0"},
+                                                       {"options", "--xml"}};
+  for (const auto& line : lines) {
+    const Finished f = topocoll_command(line);
+    EXPECT_EQ(f.status, 2);
+    EXPECT_EQ(f.out, "");
+    EXPECT_TRUE(is_one_line(f.err)) << f.err;
+  }
+  const Finished unknown = topocoll_command({"plan", "show", "--collective", "all_redcue"});
+  EXPECT_EQ(unknown.status, 1);
+  EXPECT_NE(unknown.err.find("all_reduce"), std::string::npos) << unknown.err;
+}
+
+TEST(TopocollCommand, HelpHasExamples) {
+  const Finished f = topocoll_command({"--help"});
+  EXPECT_EQ(f.status, 0);
+  EXPECT_NE(f.out.find("Examples:"), std::string::npos);
+  const Finished sub = topocoll_command({"plan", "show", "--help"});
+  EXPECT_EQ(sub.status, 0);
+  EXPECT_NE(sub.out.find("--algorithm"), std::string::npos) << sub.out;
+}
+
+TEST(TopocollCommand, ABrokenPipeIsQuietAndAFullDiskIsNot) {
+  Child child({TOPOCOLL_COMMAND, "options"});
+  child.close_output();
+  const Finished f = child.finish();
+  EXPECT_EQ(f.status, 0);
+  EXPECT_EQ(f.err, "");
+  const Finished full =
+      run({"/bin/sh", "-c", std::string(TOPOCOLL_COMMAND) + " options > /dev/full"});
+  EXPECT_EQ(full.status, 1);
+  EXPECT_TRUE(is_one_line(full.err)) << full.err;
+}
+
+}  // namespace
+}  // namespace topocoll

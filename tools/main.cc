@@ -1,0 +1,127 @@
+// The topocoll command: shows options, topologies and plans.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <string>
+
+#include "commands.h"
+
+namespace {
+
+using topocoll::Result;
+using namespace topocoll::tools;
+
+constexpr int kFailed = 1;
+constexpr int kBadUsage = 2;
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  topocoll topo show                             this machine\n"
+    "  topocoll topo show --json > node.json          save it\n"
+    "  topocoll topo show --synthetic \"pack:2 l3:1 core:4 pu:2\"\n"
+    "  topocoll plan show --collective all_reduce --algorithm two_shot --ranks 4\n"
+    "  topocoll plan check my_plan.json\n"
+    "  topocoll options --json\n"
+    "Exit status: 0; 1 if what was asked for cannot be had or is not valid; 2 for a bad command "
+    "line.";
+
+/// Prints everything or says why not. A reader that has gone away is no error.
+int print(const std::string& text) {
+  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+  if ((written && std::fflush(stdout) == 0) || errno == EPIPE) return 0;
+  fmt::print(stderr, "topocoll: standard output: {}\n", std::strerror(errno));
+  return kFailed;
+}
+
+/// Status texts may have several lines; an error has one.
+std::string one_line(std::string text) {
+  for (char& c : text) {
+    if (c == '\n') c = ' ';
+  }
+  return text;
+}
+
+void add_topo(CLI::App& app, TopoRequest& request, std::function<Result<std::string>()>& action) {
+  CLI::App* topo = app.add_subcommand("topo", "machines and what connects their parts");
+  topo->require_subcommand(1);
+  CLI::App* show =
+      topo->add_subcommand("show", "print this machine, a description or a saved topology");
+  show->add_option("FILE", request.file, "a topology in JSON; - for standard input");
+  show->add_option("--synthetic", request.synthetic,
+                   "a hwloc description, as in \"pack:2 core:4 pu:2\"");
+  show->add_flag("--json", request.json, "print JSON");
+  show->callback([&] { action = [&] { return show_topology(request); }; });
+}
+
+void add_plan(CLI::App& app, PlanRequest& request, std::string& check_file,
+              std::function<Result<std::string>()>& action) {
+  CLI::App* plan = app.add_subcommand("plan", "who sends what to whom, step by step");
+  plan->require_subcommand(1);
+  CLI::App* show =
+      plan->add_subcommand("show", "print a plan file, or the direct plan that is described");
+  auto* file = show->add_option("FILE", request.file, "a plan in JSON; - for standard input");
+  show->add_option("--collective", request.collective, "all_reduce, broadcast, ... (all_reduce)")
+      ->excludes(file);
+  show->add_option("--algorithm", request.algorithm, "one_shot or two_shot (two_shot)")
+      ->excludes(file);
+  show->add_option("--ranks", request.ranks, "number of ranks (2)")
+      ->check(CLI::Range(1, 4096))
+      ->excludes(file);
+  show->add_option("--root", request.root, "root rank, for collectives that have one (0)")
+      ->excludes(file);
+  show->add_flag("--json", request.json, "print JSON");
+  show->callback([&] { action = [&] { return show_plan(request); }; });
+  CLI::App* check =
+      plan->add_subcommand("check", "prove that a plan file is right, or say where it is not");
+  check->add_option("FILE", check_file, "a plan in JSON; - for standard input")->required();
+  check->callback([&] { action = [&] { return check_plan(check_file); }; });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);  // print() looks at the error instead
+  CLI::App app("Shows topocoll's options, topologies and plans.", "topocoll");
+  app.require_subcommand(1);
+  app.footer(kExamples);
+  std::function<Result<std::string>()> action;
+  bool options_json = false;
+  TopoRequest topo;
+  PlanRequest plan;
+  std::string check_file;
+
+  CLI::App* options =
+      app.add_subcommand("options", "the TOPOCOLL_* variables: values and their origin");
+  options->add_flag("--json", options_json, "print JSON");
+  options->callback([&] { action = [&] { return show_options(options_json); }; });
+  app.add_subcommand("version", "this build")->callback([&] {
+    action = [] { return Result<std::string>(show_version()); };
+  });
+  app.set_version_flag("--version", show_version());
+  add_topo(app, topo, action);
+  add_plan(app, plan, check_file, action);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    // The subcommand that was asked about, if one was.
+    const CLI::App* about = &app;
+    while (!about->get_subcommands().empty()) about = about->get_subcommands().front();
+    return print(about == &app ? app.help() : about->help());
+  } catch (const CLI::CallForVersion& v) {
+    return print(v.what());
+  } catch (const CLI::ParseError& e) {
+    fmt::print(stderr, "topocoll: {}; see topocoll --help\n", one_line(e.what()));
+    return kBadUsage;
+  }
+  const Result<std::string> result = action();
+  if (!result.ok()) {
+    fmt::print(stderr, "topocoll: {}\n", one_line(result.status().text()));
+    return kFailed;
+  }
+  return print(result.value());
+}
