@@ -1,10 +1,11 @@
 // The TCP store's server: one thread that serves every connection with poll().
 //
-// Hostile input is expected: a connection that has not presented the secret costs 272 bytes and
+// Hostile input is expected: a connection that has not presented the secret costs a kilobyte and
 // lives at most `hello_timeout`; the oldest such connection makes room for a new one, so that a
-// flood of silent connections keeps nobody out; whatever does not parse closes that connection
-// alone. Thread rule: one thread owns the server object; port() may be called from any. Failure
-// rule: start() reports what cannot be had; a running server has no errors of its own.
+// flood of silent connections keeps nobody out; whatever does not parse closes that one alone.
+//
+// Thread rule: one thread owns the server object; port() may be called from any.
+// Failure rule: start() reports what cannot be had; a running server has no errors of its own.
 #pragma once
 
 #include <chrono>

@@ -3,8 +3,9 @@
 // A connection begins with one Hello and its HelloReply. Then the client sends Requests, each
 // followed by its key and value bytes, and the server answers each with a Reply, followed by value
 // bytes, in any order; `id` says which request a reply belongs to. All structs are of fixed size
-// and little-endian. Thread rule: plain data. Failure rule: whatever does not parse closes that one
-// connection.
+// and little-endian.
+//
+// Thread rule: plain data. Failure rule: whatever does not parse closes that one connection.
 #pragma once
 
 #include <array>
@@ -19,7 +20,7 @@ static_assert(std::endian::native == std::endian::little, "the wire format is li
 
 inline constexpr std::array<char, 8> kMagic = {'t', 'o', 'p', 'o', 's', 't', 'o', 'r'};
 inline constexpr std::uint32_t kVersion = 1;
-inline constexpr std::size_t kMaxSecretBytes = 256;
+inline constexpr std::size_t kMaxSecretBytes = 1024;
 inline constexpr std::size_t kMaxKeyBytes = 4096;
 inline constexpr std::size_t kMaxValueBytes = 1 << 20;
 
@@ -29,7 +30,7 @@ struct Hello {
   std::uint32_t secret_bytes = 0;
   std::array<char, kMaxSecretBytes> secret{};  ///< zero after secret_bytes
 };
-static_assert(sizeof(Hello) == 272);
+static_assert(sizeof(Hello) == 1040);
 
 enum class Admission : std::uint32_t { kAccepted = 0, kWrongSecret = 1, kWrongVersion = 2 };
 

@@ -1,0 +1,139 @@
+#include "coll_perf/vocabulary.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <utility>
+
+namespace topocoll::perf {
+namespace {
+
+constexpr std::array<std::pair<Test, std::string_view>, 11> kTests = {{
+    {Test::kAllReduce, "all_reduce"},
+    {Test::kAllGather, "all_gather"},
+    {Test::kReduceScatter, "reduce_scatter"},
+    {Test::kBroadcast, "broadcast"},
+    {Test::kReduce, "reduce"},
+    {Test::kAllToAll, "alltoall"},
+    {Test::kAllToAllV, "alltoallv"},
+    {Test::kGather, "gather"},
+    {Test::kScatter, "scatter"},
+    {Test::kSendRecv, "sendrecv"},
+    {Test::kHypercube, "hypercube"},
+}};
+
+constexpr std::array<std::pair<DataType, std::string_view>, kNumDataTypes> kTypes = {{
+    {DataType::kI8, "int8"},
+    {DataType::kU8, "uint8"},
+    {DataType::kI32, "int32"},
+    {DataType::kU32, "uint32"},
+    {DataType::kI64, "int64"},
+    {DataType::kU64, "uint64"},
+    {DataType::kF16, "half"},
+    {DataType::kF32, "float"},
+    {DataType::kF64, "double"},
+    {DataType::kBF16, "bfloat16"},
+    {DataType::kF8E4M3, "f8e4m3"},
+    {DataType::kF8E5M2, "f8e5m2"},
+    {DataType::kBool, "bool"},
+    {DataType::kI16, "int16"},
+    {DataType::kU16, "uint16"},
+    {DataType::kC64, "complex64"},
+    {DataType::kC128, "complex128"},
+}};
+
+template <class Table, class Key>
+std::string_view look_up(const Table& table, Key key) {
+  for (const auto& [value, text] : table) {
+    if (value == key) return text;
+  }
+  return "?";
+}
+
+template <class Key, class Table>
+std::vector<Key> keys(const Table& table) {
+  std::vector<Key> all;
+  for (const auto& entry : table) all.push_back(entry.first);
+  return all;
+}
+
+}  // namespace
+
+const std::vector<Test>& all_tests() {
+  static const std::vector<Test> all = keys<Test>(kTests);
+  return all;
+}
+
+std::string_view name(Test test) { return look_up(kTests, test); }
+
+std::optional<Test> parse_test(std::string_view text) {
+  constexpr std::string_view kSuffix = "_perf";
+  if (text.ends_with(kSuffix)) text.remove_suffix(kSuffix.size());
+  if (text == "all_to_all") text = "alltoall";
+  if (text == "all_to_all_v") text = "alltoallv";
+  for (const auto& [test, word] : kTests) {
+    if (word == text) return test;
+  }
+  return std::nullopt;
+}
+
+bool reduces(Test test) {
+  return test == Test::kAllReduce || test == Test::kReduce || test == Test::kReduceScatter;
+}
+
+bool has_root(Test test) {
+  return test == Test::kBroadcast || test == Test::kReduce || test == Test::kGather ||
+         test == Test::kScatter;
+}
+
+std::string_view type_name(DataType type) { return look_up(kTypes, type); }
+
+std::optional<DataType> parse_type(std::string_view text) {
+  for (const auto& [type, word] : kTypes) {
+    if (word == text) return type;
+  }
+  return parse_data_type(text);
+}
+
+const std::vector<DataType>& all_types() {
+  static const std::vector<DataType> all = keys<DataType>(kTypes);
+  return all;
+}
+
+std::string_view op_name(ReduceOp op) {
+  return op == ReduceOp::kPremulSum ? "mulsum" : topocoll::name(op);
+}
+
+std::optional<ReduceOp> parse_op(std::string_view text) {
+  return text == "mulsum" ? std::optional(ReduceOp::kPremulSum) : parse_reduce_op(text);
+}
+
+const std::vector<ReduceOp>& all_ops() {
+  static const std::vector<ReduceOp> all = {ReduceOp::kSum,  ReduceOp::kProd, ReduceOp::kMin,
+                                            ReduceOp::kMax,  ReduceOp::kAvg,  ReduceOp::kPremulSum,
+                                            ReduceOp::kBand, ReduceOp::kBor,  ReduceOp::kBxor};
+  return all;
+}
+
+std::optional<std::size_t> parse_size(std::string_view text) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || !(number >= 0)) return std::nullopt;
+  const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
+  double factor = 1;
+  if (unit == "k" || unit == "K") {
+    factor = 1024.0;
+  } else if (unit == "m" || unit == "M") {
+    factor = 1024.0 * 1024;
+  } else if (unit == "g" || unit == "G") {
+    factor = 1024.0 * 1024 * 1024;
+  } else if (!unit.empty()) {
+    return std::nullopt;
+  }
+  const double bytes = number * factor;
+  if (bytes > 0x1p60) return std::nullopt;
+  return static_cast<std::size_t>(bytes);
+}
+
+}  // namespace topocoll::perf

@@ -1,0 +1,51 @@
+#include "coll_perf/vocabulary.h"
+
+#include <gtest/gtest.h>
+
+namespace topocoll::perf {
+namespace {
+
+TEST(PerfVocabulary, SizesAreBinaryAndTakeUnits) {
+  EXPECT_EQ(parse_size("0"), 0U);
+  EXPECT_EQ(parse_size("8"), 8U);
+  EXPECT_EQ(parse_size("1k"), 1024U);
+  EXPECT_EQ(parse_size("3K"), 3072U);
+  EXPECT_EQ(parse_size("2m"), 2U << 20);
+  EXPECT_EQ(parse_size("32M"), 32U << 20);
+  EXPECT_EQ(parse_size("4G"), std::size_t{4} << 30);
+  EXPECT_EQ(parse_size("1.5g"), std::size_t{3} << 29);
+  for (const char* bad : {"", "k", "x", "8kb", "8 k", "-1", "1T", "nan", "inf", "1e30", "8k "}) {
+    EXPECT_FALSE(parse_size(bad).has_value()) << bad;
+  }
+}
+
+TEST(PerfVocabulary, EveryNameReadsBack) {
+  EXPECT_EQ(all_tests().size(), 11U);
+  for (const Test t : all_tests()) {
+    EXPECT_EQ(parse_test(name(t)), t);
+    EXPECT_EQ(parse_test(std::string(name(t)) + "_perf"), t);
+  }
+  EXPECT_EQ(parse_test("all_to_all"), Test::kAllToAll);
+  EXPECT_FALSE(parse_test("all").has_value());
+  EXPECT_FALSE(parse_test("coll_perf").has_value());
+  EXPECT_EQ(all_types().size(), static_cast<std::size_t>(kNumDataTypes));
+  for (const DataType t : all_types()) {
+    EXPECT_EQ(parse_type(type_name(t)), t);
+    EXPECT_EQ(parse_type(topocoll::name(t)), t);
+  }
+  EXPECT_EQ(all_ops().size(), static_cast<std::size_t>(kNumReduceOps));
+  for (const ReduceOp op : all_ops()) EXPECT_EQ(parse_op(op_name(op)), op);
+  EXPECT_EQ(op_name(ReduceOp::kPremulSum), "mulsum");
+}
+
+TEST(PerfVocabulary, TypesHaveTheNamesOfNcclTests) {
+  for (const char* known : {"int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float",
+                            "double", "bfloat16", "f8e4m3", "f8e5m2"}) {
+    const auto type = parse_type(known);
+    ASSERT_TRUE(type.has_value()) << known;
+    EXPECT_EQ(type_name(*type), known);
+  }
+}
+
+}  // namespace
+}  // namespace topocoll::perf
