@@ -2,8 +2,9 @@
 //
 // Each rank is a fork() in one process group of its own. Signals to the launcher go on to the
 // ranks; when a rank fails the others get a few seconds to learn of it by themselves and are then
-// killed; ranks die with their launcher, whatever ends it. Thread rule: call it before the process
-// has any other thread. Failure rule: see the exit status.
+// killed; ranks die with their launcher, whatever ends it.
+//
+// Thread rule: call it before the process has any other thread. Failure rule: see the exit status.
 #pragma once
 
 #include <functional>

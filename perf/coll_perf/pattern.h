@@ -3,8 +3,9 @@
 //
 // Values for reductions are chosen so that every partial result is exact in the element type,
 // whatever the order of evaluation: results must be equal bit for bit. Only averages of floating
-// types are compared with a tolerance of two roundings. Thread rule: values. Failure rule: none; op
-// must be defined on type.
+// types are compared with a tolerance of two roundings.
+//
+// Thread rule: values. Failure rule: none; op must be defined on type.
 #pragma once
 
 #include <cstddef>

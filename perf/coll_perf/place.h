@@ -1,15 +1,17 @@
 // Place: which rank this process is, and the store through which its ranks meet.
 //
 // Without --ranks the environment says who we are: torchrun's RANK and WORLD_SIZE, Open MPI's
-// OMPI_COMM_WORLD_RANK and _SIZE, or SLURM's SLURM_PROCID and SLURM_NTASKS; without any of them
-// there is one rank. Where the ranks meet, in this order:
-//   TOPOCOLL_STORE=host:port   rank 0 serves there, unless a store already does
-//   MASTER_ADDR, MASTER_PORT   rank 0 serves on the port after MASTER_PORT, which a launcher may
-//   own neither                    all ranks are on this host: a port of 127.0.0.1 that follows
-//   from the job's id
+// OMPI_COMM_WORLD_RANK and _SIZE, SLURM's SLURM_PROCID and SLURM_NTASKS, or MPICH's PMI_RANK and
+// PMI_SIZE; without any of them there is one rank. Where the ranks meet, in this order:
+//
+// - TOPOCOLL_STORE=host:port: rank 0 serves there, unless a store already does
+// - MASTER_ADDR, MASTER_PORT: rank 0 serves on the port after it, which a launcher may own itself
+// - neither: all ranks are on this host, and the job's id gives a port of 127.0.0.1
+//
 // TOPOCOLL_JOB_SECRET keeps strangers out; without it the job's id stands in, which other users of
-// the machine may be able to guess. Thread rule: one thread. Failure rule: a Status that names the
-// variable at fault.
+// the machine may be able to guess.
+//
+// Thread rule: one thread. Failure rule: a Status that names the variable at fault.
 #pragma once
 
 #include <chrono>

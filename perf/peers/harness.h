@@ -6,8 +6,10 @@
 // maximum over ranks, and the cell's is the median of those. A flag is bounced between ranks 0 and
 // 1 before and after, because what a message costs depends on how far apart the host has put the
 // two processors. While a peer waits for a command all its ranks sleep in the kernel, so that many
-// peers can take turns on one machine. Thread rule: one thread per rank. Failure rule: a rank that
-// cannot go on says why and exits with 1.
+// peers can take turns on one machine.
+//
+// Thread rule: one thread per rank. Failure rule: a rank that cannot go on says why and exits with
+// 1.
 #pragma once
 
 #include <fcntl.h>
