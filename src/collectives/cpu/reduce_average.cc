@@ -58,6 +58,8 @@ template <class T>
 struct InFloat {
   using Storage = T;
   using Accum = float;
+  using Short = InFloat;
+  static constexpr std::size_t kPerLane = 1;
   using Wide = std::int64_t;
   static constexpr int kMaxSources = 256;
   template <class D>
@@ -83,6 +85,8 @@ template <class T>
 struct InDouble {
   using Storage = T;
   using Accum = double;
+  using Short = InDouble;
+  static constexpr std::size_t kPerLane = 1;
   using Wide = std::int64_t;
   static constexpr int kMaxSources = 1 << 20;
   static constexpr bool kUnsigned = std::is_unsigned_v<T>;

@@ -22,6 +22,8 @@ template <class T>
 struct Interleaved {
   using Storage = Complex<T>;
   using Accum = T;
+  using Short = Interleaved;
+  static constexpr std::size_t kPerLane = 1;
   template <class D>
   using V = Complex<hn::Vec<D>>;
 

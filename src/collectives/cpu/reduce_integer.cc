@@ -17,6 +17,8 @@ namespace HWY_NAMESPACE {
 struct WideBytes {
   using Storage = std::uint8_t;
   using Accum = std::uint16_t;
+  using Short = WideBytes;
+  static constexpr std::size_t kPerLane = 1;
   template <class D>
   static HWY_INLINE hn::Vec<D> load(D d, const Storage* from) {
     return hn::PromoteTo(d, load_lanes(hn::Rebind<Storage, D>(), from));

@@ -25,6 +25,8 @@ template <class S, class Bits>
 struct Narrow {
   using Storage = S;
   using Accum = float;
+  using Short = Narrow;
+  static constexpr std::size_t kPerLane = 1;
 
   template <class D>
   static HWY_INLINE hn::Vec<D> load(D d, const S* from) {
@@ -53,13 +55,18 @@ struct BFloat16Bits {
   static HWY_INLINE hn::Vec<D> decode(D d, VU code) {
     return hn::BitCast(d, hn::ShiftLeft<16>(code));
   }
-  /// The one NaN pattern of canonical() passes through the rounding unharmed.
+  /// Rounded to nearest even, with the code in the upper half. The one NaN pattern of canonical()
+  /// passes unharmed.
   template <class D>
-  static HWY_INLINE auto encode(D, hn::Vec<D> v) {
+  static HWY_INLINE auto round(D, hn::Vec<D> v) {
     const hn::RebindToUnsigned<D> du;
     const auto bits = hn::BitCast(du, v);
     const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
-    return hn::ShiftRight<16>(hn::Add(hn::Add(bits, hn::Set(du, 0x7FFFu)), odd));
+    return hn::Add(hn::Add(bits, hn::Set(du, 0x7FFFu)), odd);
+  }
+  template <class D>
+  static HWY_INLINE auto encode(D d, hn::Vec<D> v) {
+    return hn::ShiftRight<16>(round(d, v));
   }
 };
 
