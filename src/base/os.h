@@ -47,6 +47,8 @@ class Os {
   virtual unsigned uid() = 0;
   /// CPUs that this process may run on, ascending.
   virtual std::vector<int> usable_cpus() = 0;
+  /// Keeps the calling thread on one CPU; false if it may not run there.
+  virtual bool pin_thread(int cpu) = 0;
   virtual Result<Token> random_token() = 0;
 
   /// Anonymous shared memory whose size is sealed. `name` is shown in /proc only.

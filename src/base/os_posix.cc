@@ -104,6 +104,17 @@ class PosixOs final : public Os {
     return usable;
   }
 
+  bool pin_thread(int cpu) override {
+    cpu_set_t* set = CPU_ALLOC(static_cast<std::size_t>(cpu) + 1);
+    if (set == nullptr) return false;
+    const std::size_t bytes = CPU_ALLOC_SIZE(static_cast<std::size_t>(cpu) + 1);
+    CPU_ZERO_S(bytes, set);
+    CPU_SET_S(static_cast<std::size_t>(cpu), bytes, set);
+    const bool pinned = ::sched_setaffinity(0, bytes, set) == 0;
+    CPU_FREE(set);
+    return pinned;
+  }
+
   Result<Token> random_token() override {
     Token token;
     std::size_t have = 0;

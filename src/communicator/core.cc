@@ -19,7 +19,8 @@ using std::chrono::milliseconds;
 /// How often a thread that waits for messages looks at deadlines and departed peers.
 constexpr milliseconds kMessageSlice{50};
 
-constexpr std::array<CopyKind, 3> kSlotCopies{CopyKind::kMemcpy, CopyKind::kSimd, CopyKind::kString};
+constexpr std::array<CopyKind, 4> kSlotCopies{CopyKind::kMemcpy, CopyKind::kSimd, CopyKind::kString,
+                                             CopyKind::kStream};
 
 CopyCandidate candidate(CopyKind kind) {
   return {static_cast<std::uint8_t>(kind), copy_function(kind), name(kind)};
@@ -88,8 +89,10 @@ Status Core::start() {
   const std::vector<CopyCandidate> copies = copy_candidates(settings_.shm_copy);
   TuningRequest request;
   request.probe = settings_.probe;
-  oversubscribed_ = size() > std::max(1, shm::count_cpus(assembly_.segment));
+  const std::vector<int> cpus = shm::group_cpus(assembly_.segment);
+  oversubscribed_ = static_cast<std::size_t>(size()) > std::max<std::size_t>(1, cpus.size());
   request.oversubscribed = oversubscribed_;
+  request.cpus = cpus;
   request.copies = copies;
   request.eager_bytes = settings_.eager_bytes;
   request.spin = settings_.spin;

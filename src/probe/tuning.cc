@@ -4,124 +4,165 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <cstring>
 #include <limits>
+#include <thread>
 #include <vector>
 
 #include <fmt/format.h>
+
+#include "base/thread.h"
 
 namespace topocoll {
 namespace {
 
 using shm::Deadline;
 
-constexpr int kPingPongs = 400;
+constexpr std::uint64_t kPingPongs = 400;
 constexpr int kBatches = 3;
-/// The partner must answer within this, or the probe is not worth its wait.
-constexpr std::chrono::milliseconds kPartnerPatience{20};
+/// A turn that takes longer than this was interrupted; the probe then ends with what it has.
+constexpr std::chrono::milliseconds kPatience{20};
 
-/// A piece of the size that the pipeline moves at a time, and small enough to lie in a slot.
-constexpr std::size_t kCopyBytes = std::size_t(32) << 10;
-constexpr int kCopyRepeats = 15;
+/// Sizes at which copies are compared, largest first: the largest decides which is used, the others from
+/// where on.
+constexpr std::array<std::size_t, 6> kCopyBytes{32768, 8192, 4096, 2048, 1024, 512};
+constexpr int kCopyRepeats = 9;
 
 /// Cores closer than this share a cache; two-shot then wins for large messages of two ranks, while
 /// between distant cores the one-shot exchange does (see docs/performance.md).
 constexpr double kNearNanoseconds = 120;
 
-/// Runs the two ends of the measurements: rank 0 leads, rank 1 answers. Both count turns in words of
-/// their own slots, so that no other rank is touched.
-class Partner {
+/// The two ends of the measurements. Each writes its own slot and reads the other's, as two ranks do
+/// in an operation; turn() is one exchange of flags.
+class End {
  public:
-  Partner(Os& os, shm::Segment& segment, int rank)
-      : os_(os), mine_(word(segment, rank)), theirs_(word(segment, 1 - rank)), rank_(rank) {}
+  End(Os& os, shm::Segment& segment, std::atomic<bool>& over, int side)
+      : os_(os), own_(segment.slot(0, side_slot(segment, side))),
+        other_(segment.slot(0, side_slot(segment, 1 - side))),
+        mine_(word(segment, side)), theirs_(word(segment, 1 - side)), over_(over) {}
 
-  /// One exchange of flags; false if the other end does not answer in time.
+  [[nodiscard]] std::byte* own() const { return own_; }
+  [[nodiscard]] const std::byte* other() const { return other_; }
+
+  /// Tells the other end and waits for it; false if the measurement is over.
   bool turn() {
-    ++turn_;
-    if (rank_ == 0) mine_->store(turn_, std::memory_order_release);
-    if (!await()) return false;
-    if (rank_ != 0) mine_->store(turn_, std::memory_order_release);
-    return true;
-  }
-  void clear() { mine_->store(0, std::memory_order_release); }
-
- private:
-  static std::atomic<std::uint64_t>* word(shm::Segment& segment, int rank) {
-    return reinterpret_cast<std::atomic<std::uint64_t>*>(segment.slot(1, rank));
-  }
-  bool await() {
-    std::optional<TimePoint> limit;
-    for (std::uint32_t i = 1;; ++i) {
-      // Rank 1 ends in step with rank 0 even if that gave up: it then reads the maximum.
-      const std::uint64_t seen = theirs_->load(std::memory_order_acquire);
-      if (seen == kGaveUp) return false;
-      if (seen >= turn_) return true;
+    mine_->store(++turn_, std::memory_order_release);
+    const TimePoint start = os_.now();
+    for (std::uint32_t i = 1; theirs_->load(std::memory_order_acquire) < turn_; ++i) {
+      if (over_.load(std::memory_order_relaxed)) return false;
       shm::relax();
-      if (i % 4096 != 0) continue;
-      if (!limit) limit = os_.now() + kPartnerPatience;
-      if (os_.now() >= *limit) {
-        mine_->store(kGaveUp, std::memory_order_release);
+      if (i % 1024 != 0) continue;
+      if (os_.now() - start > kPatience) {
+        over_.store(true);
         return false;
       }
-      os_.yield();
+      os_.yield();  // the other end may be waiting for this very core, before it is pinned to its own
     }
+    return true;
   }
 
-  static constexpr std::uint64_t kGaveUp = std::numeric_limits<std::uint64_t>::max();
+ private:
+  static int side_slot(const shm::Segment& segment, int side) { return segment.ranks() > side ? side : 0; }
+  static std::atomic<std::uint64_t>* word(shm::Segment& segment, int side) {
+    return reinterpret_cast<std::atomic<std::uint64_t>*>(segment.slot(1, side_slot(segment, side)));
+  }
 
   Os& os_;
+  std::byte* own_;
+  std::byte* other_;
   std::atomic<std::uint64_t>* mine_;
   std::atomic<std::uint64_t>* theirs_;
-  int rank_;
+  std::atomic<bool>& over_;
   std::uint64_t turn_ = 0;
 };
 
-double nanoseconds(Os& os, TimePoint since) {
-  return static_cast<double>((os.now() - since).count());
-}
+double nanoseconds(Os& os, TimePoint since) { return static_cast<double>((os.now() - since).count()); }
 
-/// One-way flag latency; 0 if it could not be measured.
-double measure_flag(Os& os, Partner& partner) {
+/// What one end measured. Both ends measure the same; the slower one counts.
+struct Measured {
+  double flag_ns = 0;  ///< 0: not measured
+  /// Median time of write, turn, read, by size and candidate; 0: not measured.
+  std::array<std::array<double, 8>, kCopyBytes.size()> copy_ns{};
+};
+
+void measure_flag(Os& os, End& end, Measured& m) {
   double best = std::numeric_limits<double>::max();
   for (int batch = 0; batch < kBatches; ++batch) {
     const TimePoint start = os.now();
-    for (int i = 0; i < kPingPongs; ++i) {
-      if (!partner.turn()) return 0;
+    for (std::uint64_t i = 0; i < kPingPongs; ++i) {
+      if (!end.turn()) return;
     }
-    best = std::min(best, nanoseconds(os, start) / (2.0 * kPingPongs));
+    best = std::min(best, nanoseconds(os, start) / static_cast<double>(kPingPongs));
   }
-  return best;
+  m.flag_ns = best;
 }
 
-/// Rank 0 writes into its slot what rank 1 has just read, as every operation does. Returns the index of
-/// the fastest candidate, or -1.
-int measure_copies(Os& os, shm::Segment& segment, int rank, Partner& partner,
-                   std::span<const CopyCandidate> copies) {
-  std::byte* slot = segment.slot(0, 0);
-  std::vector<std::byte> own(kCopyBytes);
-  std::vector<std::vector<double>> times(copies.size());
-  for (int repeat = 0; repeat < kCopyRepeats; ++repeat) {
-    for (std::size_t k = 0; k < copies.size(); ++k) {
-      if (!partner.turn()) return -1;
-      if (rank == 0) {
+void measure_copies(Os& os, End& end, std::span<const CopyCandidate> copies, Measured& m) {
+  std::vector<std::byte> buffer(kCopyBytes.front());
+  const std::size_t candidates = std::min(copies.size(), m.copy_ns.front().size());
+  for (std::size_t s = 0; s < kCopyBytes.size(); ++s) {
+    std::array<std::array<double, kCopyRepeats>, 8> times{};
+    for (std::size_t repeat = 0; repeat < kCopyRepeats; ++repeat) {
+      for (std::size_t k = 0; k < candidates; ++k) {
+        if (!end.turn()) return;
         const TimePoint start = os.now();
-        copies[k].copy(slot, own.data(), own.size());
-        times[k].push_back(nanoseconds(os, start));
+        copies[k].copy(end.own() + 64, buffer.data(), kCopyBytes[s]);
+        if (!end.turn()) return;
+        std::memcpy(buffer.data(), end.other() + 64, kCopyBytes[s]);
+        if (!end.turn()) return;
+        times[k][repeat] = nanoseconds(os, start);
       }
-      if (!partner.turn()) return -1;
-      if (rank == 1) std::copy_n(slot, own.size(), own.data());
+    }
+    for (std::size_t k = 0; k < candidates; ++k) {
+      std::nth_element(times[k].begin(), times[k].begin() + kCopyRepeats / 2, times[k].end());
+      m.copy_ns[s][k] = times[k][kCopyRepeats / 2];
     }
   }
-  if (rank != 0) return -1;
-  int best = -1;
-  double least = std::numeric_limits<double>::max();
-  for (std::size_t k = 0; k < copies.size(); ++k) {
-    std::nth_element(times[k].begin(), times[k].begin() + kCopyRepeats / 2, times[k].end());
-    if (times[k][kCopyRepeats / 2] < least) {
-      least = times[k][kCopyRepeats / 2];
-      best = static_cast<int>(k);
+}
+
+/// Both ends on two threads of their own, so that the caller's thread keeps its CPUs.
+Measured measure(Os& os, shm::Segment& segment, const TuningRequest& request) {
+  std::atomic<bool> over{false};
+  std::array<Measured, 2> measured;
+  std::vector<std::thread> threads;
+  for (int side = 0; side < 2; ++side) {
+    const int cpu = side == 0 ? request.cpus.front() : request.cpus.back();
+    auto thread = start_thread("topocoll-probe", [&, side, cpu] {
+      End end(os, segment, over, side);
+      if (!os.pin_thread(cpu)) over.store(true);
+      Measured& mine = measured[static_cast<std::size_t>(side)];
+      if (!end.turn()) return;  // both are awake
+      measure_flag(os, end, mine);
+      if (request.copies.size() > 1) measure_copies(os, end, request.copies, mine);
+    });
+    if (!thread.ok()) {
+      over.store(true);
+      break;
     }
+    threads.push_back(std::move(*thread));
   }
-  return best;
+  for (std::thread& t : threads) t.join();
+  for (int r = 0; r < segment.ranks() && r < 2; ++r) {
+    std::memset(segment.slot(1, r), 0, sizeof(std::uint64_t));
+  }
+  return measured[0];
+}
+
+void choose_copy(const Measured& m, std::span<const CopyCandidate> copies, shm::Tuning& t) {
+  const std::size_t candidates = std::min(copies.size(), m.copy_ns.front().size());
+  const auto& large = m.copy_ns.front();
+  std::size_t best = 0;
+  for (std::size_t k = 1; k < candidates; ++k) {
+    if (large[k] > 0 && large[k] < large[best]) best = k;
+  }
+  t.slot_copy = copies[best].id;
+  // Downwards as long as it beats the default, which the smaller ones use.
+  t.small_copy_bytes = kCopyBytes.front();
+  for (std::size_t s = 0; s < kCopyBytes.size(); ++s) {
+    if (m.copy_ns[s][best] == 0 || m.copy_ns[s][best] >= m.copy_ns[s][0]) break;
+    t.small_copy_bytes = kCopyBytes[s];
+  }
 }
 
 /// Iterations of a spinning wait that last about `time`.
@@ -161,27 +202,20 @@ shm::Tuning defaults(Os& os, const shm::Segment& segment, const TuningRequest& r
   return t;
 }
 
-void measure(Os& os, shm::Segment& segment, int rank, const TuningRequest& request, shm::Tuning& t) {
-  Partner partner(os, segment, rank);
-  t.flag_latency_ns = measure_flag(os, partner);
-  if (t.flag_latency_ns > 0 && request.copies.size() > 1) {
-    const int best = measure_copies(os, segment, rank, partner, request.copies);
-    if (best >= 0) t.slot_copy = request.copies[static_cast<std::size_t>(best)].id;
-  }
-  if (segment.ranks() == 2 && t.flag_latency_ns > 0 && t.flag_latency_ns < kNearNanoseconds) {
-    t.two_shot_bytes = std::uint64_t(512) << 10;
-  }
-}
-
 }  // namespace
 
 Result<shm::Tuning> tune(Os& os, shm::Segment& segment, int rank, const TuningRequest& request,
                          Deadline& deadline) {
   shm::SegmentHeader& header = segment.header();
   shm::Tuning t = defaults(os, segment, request);
-  const bool probing = request.probe && !request.oversubscribed && segment.ranks() > 1;
-  if (probing && rank < 2) measure(os, segment, rank, request, t);
   if (rank == 0) {
+    if (request.probe && segment.ranks() > 1 && request.cpus.size() > 1) {
+      const Measured m = measure(os, segment, request);
+      t.flag_latency_ns = m.flag_ns;
+      if (request.copies.size() > 1 && m.copy_ns.front().front() > 0) choose_copy(m, request.copies, t);
+      const bool near = m.flag_ns > 0 && m.flag_ns < kNearNanoseconds;
+      if (segment.ranks() == 2 && near) t.two_shot_bytes = std::uint64_t(512) << 10;
+    }
     header.tuning = t;
     header.tuning_ready.store(1);
     shm::ring(os, segment);
@@ -204,8 +238,8 @@ std::string describe(const shm::Tuning& t, std::span<const CopyCandidate> copies
                          ? fmt::format("flag {:.0f} ns ({})", t.flag_latency_ns,
                                        t.flag_latency_ns < kNearNanoseconds ? "near" : "far")
                          : std::string("flag not measured");
-  text += fmt::format(", slots by {}, eager to {} B, windows of {} KiB, spin {}", copy, t.eager_bytes,
-                      t.window_bytes >> 10, t.spin);
+  text += fmt::format(", slots by {} from {} B, eager to {} B, windows of {} KiB, spin {}", copy,
+                      t.small_copy_bytes, t.eager_bytes, t.window_bytes >> 10, t.spin);
   if (t.meet != 0) text += ", last arriver reduces";
   return text;
 }

@@ -1,8 +1,9 @@
-// Start-up probe of a group's shared memory: how far apart two ranks' cores are, and which copy into a
-// shared slot is fastest between them. Rank 0 decides for all, so that all ranks choose alike.
+// Start-up probe of a group's shared memory: how far apart the cores of its first ranks are, and which
+// copy into a shared slot is fastest between them. Rank 0 measures, with two threads of its own on two
+// cores of the group, and decides for all, so that all ranks choose alike; the others wait.
 //
-// The probe takes a few milliseconds, uses the entry slots before the first operation, and gives up
-// (leaving defaults) when its partner is not scheduled.
+// It takes a few milliseconds, uses the entry slots before the first operation, and leaves defaults where
+// there is one core only.
 #pragma once
 
 #include <chrono>
@@ -30,6 +31,7 @@ struct CopyCandidate {
 struct TuningRequest {
   bool probe = true;
   bool oversubscribed = false;  ///< more ranks than cores that they may use
+  std::span<const int> cpus;    ///< that the group may use; the probe takes the first and the last
   /// The first is the default; with one only, nothing is timed.
   std::span<const CopyCandidate> copies;
   std::optional<std::size_t> eager_bytes;
@@ -37,11 +39,11 @@ struct TuningRequest {
   std::optional<std::chrono::microseconds> spin;
 };
 
-/// Ranks 0 and 1 measure; rank 0 publishes; every rank returns what rank 0 chose. Collective.
+/// Rank 0 measures and publishes; every rank returns what it chose. Collective.
 Result<shm::Tuning> tune(Os& os, shm::Segment& segment, int rank, const TuningRequest& request,
                          shm::Deadline& deadline);
 
-/// "slots by rep movsb, two-shot from 512 KiB, ..." for people.
+/// "flag 55 ns (near), slots by string from 4096 B, ..." for people.
 std::string describe(const shm::Tuning& tuning, std::span<const CopyCandidate> copies);
 
 }  // namespace topocoll

@@ -143,14 +143,19 @@ void set_cpus(RankBlock& block, const std::vector<int>& cpus) {
   }
 }
 
-int count_cpus(const Segment& segment) {
-  int count = 0;
-  for (std::size_t w = 0; w < segment.block(0).cpus.size(); ++w) {
-    std::uint64_t any = 0;
-    for (int r = 0; r < segment.ranks(); ++r) any |= segment.block(r).cpus[w].load();
-    count += std::popcount(any);
+std::vector<int> group_cpus(const Segment& segment) {
+  std::vector<int> cpus;
+  std::array<std::uint64_t, 16> seen{};
+  for (int r = 0; r < segment.ranks(); ++r) {
+    for (std::size_t w = 0; w < seen.size(); ++w) {
+      std::uint64_t fresh = segment.block(r).cpus[w].load() & ~seen[w];
+      seen[w] |= fresh;
+      for (; fresh != 0; fresh &= fresh - 1) {
+        cpus.push_back(static_cast<int>(w * 64) + std::countr_zero(fresh));
+      }
+    }
   }
-  return count;
+  return cpus;
 }
 
 Status init_alive_lock(RankBlock& block) {

@@ -93,9 +93,10 @@ class Segment {
   bool ring_committed_ = false;
 };
 
-/// Writes which CPUs a rank may use; and counts those that any of the group's ranks may use.
+/// Writes which CPUs a rank may use; and lists those that any of the group's ranks may use,
+/// the first ranks' first.
 void set_cpus(RankBlock& block, const std::vector<int>& cpus);
-int count_cpus(const Segment& segment);
+std::vector<int> group_cpus(const Segment& segment);
 
 /// What the kernel says of a rank's process.
 enum class Liveness : std::uint8_t { kAlive, kDead, kLeft };
