@@ -163,10 +163,10 @@ TEST(PlanJson, ThingsThatAreNoPlan) {
 }
 
 TEST(PlanJson, TruncationsAreErrors) {
-  for (const Plan& plan : some_plans()) {
+  for (const Plan& plan : {some_plans().front(), some_plans().back()}) {
     const std::string text = to_json(plan);
     for (std::size_t n = 0; n + 1 < text.size(); ++n) {  // the last byte is a line end
-      if (n > 600 && n % 37 != 0) continue;
+      if (n > 300 && n % 37 != 0) continue;
       ASSERT_FALSE(plan_from_json(text.substr(0, n)).ok()) << n;
     }
   }
@@ -177,7 +177,7 @@ TEST(PlanJson, MutationsNeverCrashAndWhatIsReadIsStable) {
   const std::string alphabet = "0123456789-,:{}[]\"aeinoprstu_. \xc3";
   const std::vector<Plan> plans = some_plans();
   int read = 0;
-  for (int i = 0; i < 20000; ++i) {
+  for (int i = 0; i < 6000; ++i) {
     std::string text = to_json(plans[random() % plans.size()]);
     for (std::size_t m = 0; m <= random() % 3; ++m) {
       const std::size_t at = random() % text.size();
@@ -207,7 +207,7 @@ TEST(PlanJson, MutationsNeverCrashAndWhatIsReadIsStable) {
     ASSERT_TRUE(again.ok()) << again.status().to_string();
     ASSERT_EQ(*again, *plan);
   }
-  EXPECT_GT(read, 100);
+  EXPECT_GT(read, 40);
 }
 
 TEST(PlanText, ShowsEveryStep) {

@@ -14,7 +14,7 @@ namespace {
 using ::testing::HasSubstr;
 
 Topology sample() {
-  Topology t = synthetic_topology("pack:2 numa:1 l3:1 core:2 pu:2").value();
+  Topology t = synthetic_topology("pack:2 numa:1 l3:1 core:1 pu:1").value();
   t.host = "node \"7\" \xc3\xa9";
   t.nodes[1].label = "Some CPU";
   t.nodes[1].attributes = {{"CPUVendor", "X"}, {"CPUStepping", "2"}};
