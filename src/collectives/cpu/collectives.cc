@@ -14,6 +14,9 @@ bool striped(CollectiveKind kind) {
          kind == CollectiveKind::kReduce;
 }
 
+/// As many lines as can be asked for without waiting for any of them.
+constexpr std::size_t kMaxClaimBytes = 1024;
+
 /// Cells larger than this do not move faster, and leave less of the ring for overlap.
 constexpr std::size_t kMaxCellBytes = std::size_t(256) << 10;
 
@@ -37,9 +40,21 @@ ExecResult CpuCollectives::execute(const Operation& op, std::uint64_t seq, shm::
   if (ExecResult r = announce(request, seq, eager); !r.ok()) return r;
   if (ExecResult r = await_announcements(seq, deadline); !r.ok()) return r;
   if (const int culprit = find_mismatch(c_, seq); culprit >= 0) return {Stop::kMismatch, culprit, {}};
-  if (!all_eager(seq)) return pipeline(request, seq, deadline);
+  // Alone there is nothing to overlap, and no ring.
+  if (c_.ranks > 1 && !all_eager(seq)) return pipeline(request, seq, deadline);
+  claim_next_lines(request, seq);
   consume(request, seq);
   return {};
+}
+
+// The next announcement goes into lines that the peers have read in the operation before this one, and
+// will not read again: asking for them now hides the invalidation behind this operation's own work.
+void CpuCollectives::claim_next_lines(const Request& request, std::uint64_t seq) const {
+  const int parity = static_cast<int>((seq + 1) & 1);
+  const auto* at = reinterpret_cast<const std::byte*>(&c_.segment->entry(parity, c_.rank));
+  const std::size_t payload = request.payload_bytes <= shm::kInlineBytes ? 0 : request.payload_bytes;
+  const std::size_t bytes = sizeof(EntryLine) + std::min(payload, kMaxClaimBytes);
+  for (std::size_t offset = 0; offset < bytes; offset += 64) __builtin_prefetch(at + offset, 1);
 }
 
 ExecResult CpuCollectives::announce(const Request& request, std::uint64_t seq, bool eager) {
