@@ -207,11 +207,11 @@ Status refuse_impossible(const Raw& raw, const Arguments& a) {
 }
 
 Status read_tests(const std::string& program, const Raw& raw, Arguments& a) {
-  if (const auto test = parse_test(program); test && program.ends_with("_perf")) {
+  if (const auto test = parse_collective(program); test && program.ends_with("_perf")) {
     a.tests = {*test};
   } else if (raw.test == "all") {
-    a.tests = all_tests();
-  } else if (const auto named = parse_test(raw.test)) {
+    a.tests = all_collectives();
+  } else if (const auto named = parse_collective(raw.test)) {
     a.tests = {*named};
   } else if (raw.test.empty()) {
     return bad("say which collective to time, or all; --help lists them");
@@ -229,7 +229,7 @@ Result<std::variant<Arguments, Help>> parse_arguments(int argc, const char* cons
   a.command_line.assign(argv, argv + argc);
   const std::string path = argc > 0 ? argv[0] : "coll_perf";
   const std::string program = path.substr(path.rfind('/') + 1);
-  const bool named = program.ends_with("_perf") && parse_test(program).has_value();
+  const bool named = program.ends_with("_perf") && parse_collective(program).has_value();
   CLI::App app("Times topocoll's collectives as nccl-tests does, and checks their results.",
                program);
   app.footer(kExamples);

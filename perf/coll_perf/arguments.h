@@ -18,7 +18,7 @@
 namespace topocoll::perf {
 
 struct Arguments {
-  std::vector<Test> tests;
+  std::vector<Collective> tests;
   std::optional<int> ranks;  ///< ranks to start here; nothing: the environment says who we are
   bool bind = false;         ///< pin rank i to core i mod cores
   std::optional<CommitMode> commit;

@@ -53,7 +53,7 @@ Result<Bench> Bench::create(const Arguments& a, Communicator& communicator) {
   std::size_t send = 0;
   std::size_t recv = 0;
   std::size_t largest = 1;
-  for (const Test test : a.tests) {
+  for (const Collective test : a.tests) {
     for (const DataType type : a.types) {
       const std::size_t element = size_of(type);
       const Shape shape = shape_of(test, a.max_bytes, element, communicator.size());

@@ -32,7 +32,7 @@ class Buffer {
 
 /// What one row of the table is about.
 struct RowKey {
-  Test test = Test::kAllReduce;
+  Collective test = Collective::kAllReduce;
   DataType type = DataType::kF32;
   ReduceOp op = ReduceOp::kSum;
   int root = 0;

@@ -8,27 +8,27 @@
 namespace topocoll::perf {
 namespace {
 
-CollectiveKind kind_of(Test test) {
+CollectiveKind kind_of(Collective test) {
   switch (test) {
-    case Test::kAllReduce:
+    case Collective::kAllReduce:
       return CollectiveKind::kAllReduce;
-    case Test::kAllGather:
+    case Collective::kAllGather:
       return CollectiveKind::kAllGather;
-    case Test::kReduceScatter:
+    case Collective::kReduceScatter:
       return CollectiveKind::kReduceScatter;
-    case Test::kBroadcast:
+    case Collective::kBroadcast:
       return CollectiveKind::kBroadcast;
-    case Test::kReduce:
+    case Collective::kReduce:
       return CollectiveKind::kReduce;
-    case Test::kAllToAll:
-    case Test::kAllToAllV:
+    case Collective::kAllToAll:
+    case Collective::kAllToAllV:
       return CollectiveKind::kAllToAll;
-    case Test::kGather:
+    case Collective::kGather:
       return CollectiveKind::kGather;
-    case Test::kScatter:
+    case Collective::kScatter:
       return CollectiveKind::kScatter;
-    case Test::kSendRecv:
-    case Test::kHypercube:
+    case Collective::kSendRecv:
+    case Collective::kHypercube:
       return CollectiveKind::kSend;
   }
   return CollectiveKind::kBarrier;
@@ -36,7 +36,9 @@ CollectiveKind kind_of(Test test) {
 
 }  // namespace
 
-bool has_in_place(Test test) { return test != Test::kSendRecv && test != Test::kAllToAllV; }
+bool has_in_place(Collective test) {
+  return test != Collective::kSendRecv && test != Collective::kAllToAllV;
+}
 
 Exchange::Exchange(const Subject& subject, std::byte* send, std::byte* recv)
     : s_(subject), element_(size_of(subject.type)), in_(send), out_(recv) {
@@ -44,16 +46,17 @@ Exchange::Exchange(const Subject& subject, std::byte* send, std::byte* recv)
     in_ = recv;
     const std::size_t mine = static_cast<std::size_t>(s_.rank) * s_.shape.count;
     // A rank's own part lies where it belongs in the whole.
-    if (s_.test == Test::kAllGather || s_.test == Test::kHypercube) in_ = at(recv, mine);
-    if (s_.test == Test::kReduceScatter) out_ = at(recv, mine);
-    if (s_.test == Test::kGather && is_root()) in_ = at(recv, mine);
-    if (s_.test == Test::kScatter && is_root()) out_ = at(recv, mine);
+    if (s_.test == Collective::kAllGather || s_.test == Collective::kHypercube)
+      in_ = at(recv, mine);
+    if (s_.test == Collective::kReduceScatter) out_ = at(recv, mine);
+    if (s_.test == Collective::kGather && is_root()) in_ = at(recv, mine);
+    if (s_.test == Collective::kScatter && is_root()) out_ = at(recv, mine);
   }
   make_operations();
 }
 
 void Exchange::make_operations() {
-  if (s_.test == Test::kHypercube) return make_hypercube();
+  if (s_.test == Collective::kHypercube) return make_hypercube();
   Operation operation;
   operation.kind = kind_of(s_.test);
   operation.type = s_.type;
@@ -64,8 +67,8 @@ void Exchange::make_operations() {
   operation.in = in_;
   operation.out = out_;
   operation.count = s_.shape.count;
-  if (s_.test == Test::kAllToAllV) make_uneven(operation);
-  if (s_.test == Test::kSendRecv) {
+  if (s_.test == Collective::kAllToAllV) make_uneven(operation);
+  if (s_.test == Collective::kSendRecv) {
     operation.out = nullptr;
     operation.peer = (s_.rank + 1) % s_.ranks;
     Operation receive = operation;
@@ -119,7 +122,7 @@ void Exchange::make_hypercube() {
 }
 
 Status Exchange::issue(Communicator& communicator, int times) const {
-  if (s_.test == Test::kHypercube) {
+  if (s_.test == Collective::kHypercube) {
     for (int i = 0; i < times; ++i) {
       std::byte* own = at(out_, static_cast<std::size_t>(s_.rank) * s_.shape.count);
       if (own != in_) std::memcpy(own, in_, s_.shape.count * element_);
@@ -142,17 +145,17 @@ template <class F>
 void Exchange::for_each_input(F f) const {
   const std::size_t c = s_.shape.count;
   switch (s_.test) {
-    case Test::kBroadcast:
+    case Collective::kBroadcast:
       if (is_root()) f(in_, c, s_.rank);
       return;
-    case Test::kScatter:
-    case Test::kAllToAll:
-      if (s_.test == Test::kScatter && !is_root()) return;
+    case Collective::kScatter:
+    case Collective::kAllToAll:
+      if (s_.test == Collective::kScatter && !is_root()) return;
       for (int to = 0; to < s_.ranks; ++to) {
         f(at(in_, c * static_cast<std::size_t>(to)), c, s_.rank * s_.ranks + to);
       }
       return;
-    case Test::kAllToAllV:
+    case Collective::kAllToAllV:
       for (int to = 0; to < s_.ranks; ++to) {
         const ConstBlock& block = operations_.front().in_blocks[static_cast<std::size_t>(to)];
         f(static_cast<std::byte*>(const_cast<void*>(block.data)), block.count,
@@ -168,24 +171,24 @@ template <class F>
 void Exchange::for_each_output(F f) const {
   const std::size_t c = s_.shape.count;
   switch (s_.test) {
-    case Test::kBroadcast:
+    case Collective::kBroadcast:
       return f(out_, c, s_.root);
-    case Test::kSendRecv:
+    case Collective::kSendRecv:
       return f(out_, c, (s_.rank + s_.ranks - 1) % s_.ranks);
-    case Test::kScatter:
+    case Collective::kScatter:
       return f(out_, c, s_.root * s_.ranks + s_.rank);
-    case Test::kAllToAllV:
+    case Collective::kAllToAllV:
       for (int from = 0; from < s_.ranks; ++from) {
         const Block& block = operations_.front().out_blocks[static_cast<std::size_t>(from)];
         f(static_cast<std::byte*>(block.data), block.count, from * s_.ranks + s_.rank);
       }
       return;
-    case Test::kGather:
+    case Collective::kGather:
       if (!is_root()) return;
       [[fallthrough]];
     default:  // one part from every rank
       for (int from = 0; from < s_.ranks; ++from) {
-        const int id = s_.test == Test::kAllToAll ? from * s_.ranks + s_.rank : from;
+        const int id = s_.test == Collective::kAllToAll ? from * s_.ranks + s_.rank : from;
         f(at(out_, c * static_cast<std::size_t>(from)), c, id);
       }
   }
@@ -210,8 +213,8 @@ void Exchange::fill(std::uint64_t salt) const {
 std::size_t Exchange::wrong(std::uint64_t salt) const {
   std::size_t wrong = 0;
   if (reduces(s_.test)) {
-    if (s_.test != Test::kReduce || is_root()) {
-      const bool scattered = s_.test == Test::kReduceScatter;
+    if (s_.test != Collective::kReduce || is_root()) {
+      const bool scattered = s_.test == Collective::kReduceScatter;
       const std::size_t first = scattered ? s_.shape.count * static_cast<std::size_t>(s_.rank) : 0;
       wrong += Pattern::reduced(s_.type, s_.op, s_.ranks, salt).wrong(out_, s_.shape.recv, first);
     }

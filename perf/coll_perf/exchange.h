@@ -18,7 +18,7 @@ namespace topocoll::perf {
 
 /// What an exchange is about, in the terms of a table row.
 struct Subject {
-  Test test = Test::kAllReduce;
+  Collective test = Collective::kAllReduce;
   Shape shape;
   DataType type = DataType::kF32;
   ReduceOp op = ReduceOp::kSum;
@@ -30,7 +30,7 @@ struct Subject {
 
 /// Whether the test has a form in place. sendrecv and alltoallv have none: what leaves and what
 /// arrives would overlap.
-bool has_in_place(Test test);
+bool has_in_place(Collective test);
 
 class Exchange {
  public:

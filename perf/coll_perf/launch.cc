@@ -50,7 +50,8 @@ class Launcher {
     if (result_ == 0) result_ = exit_status;
     if (deadline_ == Clock::time_point::max()) deadline_ = Clock::now() + kGrace;
   }
-  void signal_ranks(int signal) const {
+  void signal_ranks(int signal) {
+    signalled_ = true;
     if (group_ > 0) ::kill(-group_, signal);
   }
 
@@ -65,6 +66,7 @@ class Launcher {
   sigset_t signals_{};
   sigset_t before_{};
   std::unique_ptr<StoreServer> server_;
+  bool signalled_ = false;  // ranks may die of our own signals from now on
   int result_ = 0;
   Clock::time_point deadline_ = Clock::time_point::max();
 };
@@ -185,13 +187,14 @@ void Launcher::reap() {
 
 void Launcher::judge(int rank, int status) {
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
-  const bool first = result_ == 0;
   if (WIFSIGNALED(status)) {
-    if (first) {
-      say(fmt::format("rank {} was killed by signal {} ({})", rank, WTERMSIG(status),
-                      ::strsignal(WTERMSIG(status))));
+    const int signal = WTERMSIG(status);
+    if (!signalled_) {
+      // This is why the others failed, even if some of them have been reaped before.
+      say(fmt::format("rank {} was killed by signal {} ({})", rank, signal, ::strsignal(signal)));
+      result_ = 128 + signal;
     }
-    fail(128 + WTERMSIG(status));
+    fail(128 + signal);
     return;
   }
   const int exit_status = WEXITSTATUS(status);

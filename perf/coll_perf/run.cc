@@ -85,7 +85,7 @@ std::optional<double> required_bandwidth() {
 }
 
 /// The rows of one test in the order of the table.
-std::vector<RowKey> rows_of(const Arguments& a, Test test, int ranks) {
+std::vector<RowKey> rows_of(const Arguments& a, Collective test, int ranks) {
   std::vector<RowKey> rows;
   const std::vector<ReduceOp> one = {ReduceOp::kSum};
   const int first_root = a.root.value_or(0);
@@ -110,8 +110,8 @@ class Run {
   int finish(const Status& outcome);
 
  private:
-  Status one_test(Test test);
-  Status table(Test test, const std::vector<RowKey>& keys);
+  Status one_test(Collective test);
+  Status table(Collective test, const std::vector<RowKey>& keys);
   [[nodiscard]] std::vector<AlgorithmBand> bands(const std::vector<RowKey>& keys) const;
   void say(const std::string& text);
   void progress(std::size_t done, std::size_t all, const RowKey& key);
@@ -193,7 +193,7 @@ Status Run::start() {
 
 Status Run::all_cycles() {
   for (int cycle = 0; a_.cycles == 0 || cycle < a_.cycles; ++cycle) {
-    for (const Test test : a_.tests) {
+    for (const Collective test : a_.tests) {
       Status s = one_test(test);
       if (!s.ok() || broken_pipe_) return s;
     }
@@ -201,8 +201,8 @@ Status Run::all_cycles() {
   return {};
 }
 
-Status Run::one_test(Test test) {
-  if (test == Test::kHypercube && (me_.ranks & (me_.ranks - 1)) != 0) {
+Status Run::one_test(Collective test) {
+  if (test == Collective::kHypercube && (me_.ranks & (me_.ranks - 1)) != 0) {
     const std::string text = "hypercube needs a power of two of ranks";
     if (a_.tests.size() == 1) return Status(Cause::kInvalidArgument, text);
     say(fmt::format("# {}: skipped\n", text));
@@ -237,7 +237,7 @@ std::vector<AlgorithmBand> Run::bands(const std::vector<RowKey>& keys) const {
   return bands;
 }
 
-Status Run::table(Test test, const std::vector<RowKey>& keys) {
+Status Run::table(Collective test, const std::vector<RowKey>& keys) {
   for (const RowKey& key : keys) {
     if (Status s = bench_->warm_up(key); !s.ok()) return s;
   }

@@ -27,7 +27,7 @@ std::size_t uneven_part(std::size_t even, int from, int to) {
   return even / 3 * thirds + even % 3 * thirds / 3;
 }
 
-Shape shape_of(Test test, std::size_t bytes, std::size_t element_bytes, int ranks) {
+Shape shape_of(Collective test, std::size_t bytes, std::size_t element_bytes, int ranks) {
   const auto n = static_cast<std::size_t>(ranks);
   const double size = static_cast<double>(element_bytes);
   const double split_factor = static_cast<double>(ranks - 1) / ranks;
@@ -37,32 +37,32 @@ Shape shape_of(Test test, std::size_t bytes, std::size_t element_bytes, int rank
   Shape s{.send = whole, .recv = whole, .count = whole};
   s.traffic_bytes = static_cast<double>(whole) * size;
   switch (test) {
-    case Test::kAllReduce:
+    case Collective::kAllReduce:
       s.bus_factor = 2 * split_factor;
       break;
-    case Test::kBroadcast:
-    case Test::kReduce:
-    case Test::kSendRecv:
+    case Collective::kBroadcast:
+    case Collective::kReduce:
+    case Collective::kSendRecv:
       break;
-    case Test::kAllGather:
-    case Test::kGather:
-    case Test::kReduceScatter:
-    case Test::kScatter:
-    case Test::kAllToAll:
+    case Collective::kAllGather:
+    case Collective::kGather:
+    case Collective::kReduceScatter:
+    case Collective::kScatter:
+    case Collective::kAllToAll:
       s = {.send = part * n, .recv = part * n, .count = part};
-      if (test == Test::kAllGather || test == Test::kGather) s.send = part;
-      if (test == Test::kReduceScatter || test == Test::kScatter) s.recv = part;
+      if (test == Collective::kAllGather || test == Collective::kGather) s.send = part;
+      if (test == Collective::kReduceScatter || test == Collective::kScatter) s.recv = part;
       s.traffic_bytes = static_cast<double>(part * n) * size;
       s.bus_factor = split_factor;
       break;
-    case Test::kAllToAllV: {
+    case Collective::kAllToAllV: {
       const std::size_t most = largest_total(part, ranks);
       s = {.send = most, .recv = most, .count = part};
       s.traffic_bytes = static_cast<double>(most) * size;
       s.bus_factor = split_factor;
       break;
     }
-    case Test::kHypercube:
+    case Collective::kHypercube:
       s = {.send = part, .recv = part * n, .count = part};
       s.traffic_bytes = static_cast<double>(part * (n - 1)) * size;
       break;

@@ -20,7 +20,7 @@ struct Shape {
 
 /// The shape for a nominal size of `bytes`. Tests that split the buffer between ranks round each
 /// part down to 16 bytes.
-Shape shape_of(Test test, std::size_t bytes, std::size_t element_bytes, int ranks);
+Shape shape_of(Collective test, std::size_t bytes, std::size_t element_bytes, int ranks);
 
 /// alltoallv: elements from `from` to `to` where an even split would give `even` to each pair.
 /// Parts are a third, two thirds or the whole of that, in a pattern that differs by row and column.

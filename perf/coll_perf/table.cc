@@ -91,7 +91,8 @@ std::string number(double value, int width) {
   return fmt::format("{:{}.{}e}", value, width, width >= 7 ? 1 : 0);
 }
 
-std::string render_preamble(const Arguments& a, Test test, const std::vector<RankInfo>& ranks) {
+std::string render_preamble(const Arguments& a, Collective test,
+                            const std::vector<RankInfo>& ranks) {
   std::string text = fmt::format("# topocoll version {} build {}\n", version(), build_id());
   text += fmt::format("# Collective test starting: {}_perf\n", name(test));
   const bool factor = a.step_factor > 1;
@@ -167,7 +168,7 @@ Summary summarize(const std::vector<Row>& rows, std::optional<double> required_b
   return summary;
 }
 
-std::string render_footer(Test test, const Summary& summary) {
+std::string render_footer(Collective test, const Summary& summary) {
   const std::string_view verdict =
       !summary.required_busbw ? "" : (summary.bandwidth_ok() ? "OK" : "FAILED");
   return fmt::format(

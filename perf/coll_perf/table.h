@@ -41,7 +41,7 @@ struct Cell {
 };
 
 struct Row {
-  Test test = Test::kAllReduce;
+  Collective test = Collective::kAllReduce;
   Shape shape;
   DataType type = DataType::kF32;
   std::optional<ReduceOp> op;  ///< nothing where nothing is reduced
@@ -71,7 +71,7 @@ struct AlgorithmBand {
 /// `value` in `width` columns: as many of 2, 1 and 0 decimals as fit, else an exponent.
 std::string number(double value, int width);
 
-std::string render_preamble(const Arguments& arguments, Test test,
+std::string render_preamble(const Arguments& arguments, Collective test,
                             const std::vector<RankInfo>& ranks);
 std::string render_bands(const std::vector<AlgorithmBand>& bands);
 std::string render_header(const Arguments& arguments);
@@ -89,7 +89,7 @@ struct Summary {
   [[nodiscard]] bool ok() const { return wrong == 0 && bandwidth_ok(); }
 };
 Summary summarize(const std::vector<Row>& rows, std::optional<double> required_busbw);
-std::string render_footer(Test test, const Summary& summary);
+std::string render_footer(Collective test, const Summary& summary);
 
 /// "2026-01-31 23:59:59", local time.
 std::string time_stamp();

@@ -9,18 +9,18 @@
 namespace topocoll::perf {
 namespace {
 
-constexpr std::array<std::pair<Test, std::string_view>, 11> kTests = {{
-    {Test::kAllReduce, "all_reduce"},
-    {Test::kAllGather, "all_gather"},
-    {Test::kReduceScatter, "reduce_scatter"},
-    {Test::kBroadcast, "broadcast"},
-    {Test::kReduce, "reduce"},
-    {Test::kAllToAll, "alltoall"},
-    {Test::kAllToAllV, "alltoallv"},
-    {Test::kGather, "gather"},
-    {Test::kScatter, "scatter"},
-    {Test::kSendRecv, "sendrecv"},
-    {Test::kHypercube, "hypercube"},
+constexpr std::array<std::pair<Collective, std::string_view>, 11> kCollectives = {{
+    {Collective::kAllReduce, "all_reduce"},
+    {Collective::kAllGather, "all_gather"},
+    {Collective::kReduceScatter, "reduce_scatter"},
+    {Collective::kBroadcast, "broadcast"},
+    {Collective::kReduce, "reduce"},
+    {Collective::kAllToAll, "alltoall"},
+    {Collective::kAllToAllV, "alltoallv"},
+    {Collective::kGather, "gather"},
+    {Collective::kScatter, "scatter"},
+    {Collective::kSendRecv, "sendrecv"},
+    {Collective::kHypercube, "hypercube"},
 }};
 
 constexpr std::array<std::pair<DataType, std::string_view>, kNumDataTypes> kTypes = {{
@@ -60,31 +60,32 @@ std::vector<Key> keys(const Table& table) {
 
 }  // namespace
 
-const std::vector<Test>& all_tests() {
-  static const std::vector<Test> all = keys<Test>(kTests);
+const std::vector<Collective>& all_collectives() {
+  static const std::vector<Collective> all = keys<Collective>(kCollectives);
   return all;
 }
 
-std::string_view name(Test test) { return look_up(kTests, test); }
+std::string_view name(Collective test) { return look_up(kCollectives, test); }
 
-std::optional<Test> parse_test(std::string_view text) {
+std::optional<Collective> parse_collective(std::string_view text) {
   constexpr std::string_view kSuffix = "_perf";
   if (text.ends_with(kSuffix)) text.remove_suffix(kSuffix.size());
   if (text == "all_to_all") text = "alltoall";
   if (text == "all_to_all_v") text = "alltoallv";
-  for (const auto& [test, word] : kTests) {
+  for (const auto& [test, word] : kCollectives) {
     if (word == text) return test;
   }
   return std::nullopt;
 }
 
-bool reduces(Test test) {
-  return test == Test::kAllReduce || test == Test::kReduce || test == Test::kReduceScatter;
+bool reduces(Collective test) {
+  return test == Collective::kAllReduce || test == Collective::kReduce ||
+         test == Collective::kReduceScatter;
 }
 
-bool has_root(Test test) {
-  return test == Test::kBroadcast || test == Test::kReduce || test == Test::kGather ||
-         test == Test::kScatter;
+bool has_root(Collective test) {
+  return test == Collective::kBroadcast || test == Collective::kReduce ||
+         test == Collective::kGather || test == Collective::kScatter;
 }
 
 std::string_view type_name(DataType type) { return look_up(kTypes, type); }

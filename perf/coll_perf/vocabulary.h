@@ -15,7 +15,7 @@
 namespace topocoll::perf {
 
 /// What coll_perf can time; each has a program of its own in nccl-tests.
-enum class Test {
+enum class Collective {
   kAllReduce,
   kAllGather,
   kReduceScatter,
@@ -30,14 +30,14 @@ enum class Test {
 };
 
 /// All of them, in the order in which "all" runs them.
-const std::vector<Test>& all_tests();
+const std::vector<Collective>& all_collectives();
 /// "all_reduce", "alltoall", "sendrecv": the program's name without "_perf".
-std::string_view name(Test test);
+std::string_view name(Collective test);
 /// Takes name(), the program's name, and topocoll's spelling ("all_to_all").
-std::optional<Test> parse_test(std::string_view text);
+std::optional<Collective> parse_collective(std::string_view text);
 
-bool reduces(Test test);
-bool has_root(Test test);
+bool reduces(Collective test);
+bool has_root(Collective test);
 
 /// nccl-tests' names where they have one ("float", "int8"), topocoll's otherwise ("bool",
 /// "complex64").

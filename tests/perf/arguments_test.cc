@@ -31,7 +31,7 @@ std::string error(const std::string& line) {
 
 TEST(PerfArguments, DefaultsAreThoseOfNcclTests) {
   const Arguments a = good("all_reduce_perf");
-  EXPECT_EQ(a.tests, std::vector<Test>{Test::kAllReduce});
+  EXPECT_EQ(a.tests, std::vector<Collective>{Collective::kAllReduce});
   EXPECT_EQ(a.min_bytes, 32U << 20);
   EXPECT_EQ(a.max_bytes, 32U << 20);
   EXPECT_EQ(a.step_bytes, 1U << 20);
@@ -48,9 +48,11 @@ TEST(PerfArguments, DefaultsAreThoseOfNcclTests) {
 }
 
 TEST(PerfArguments, TheProgramsNameOrTheFirstWordIsTheTest) {
-  EXPECT_EQ(good("/usr/bin/alltoallv_perf -b 8").tests, std::vector<Test>{Test::kAllToAllV});
-  EXPECT_EQ(good("coll_perf reduce_scatter").tests, std::vector<Test>{Test::kReduceScatter});
-  EXPECT_EQ(good("coll_perf all").tests, all_tests());
+  EXPECT_EQ(good("/usr/bin/alltoallv_perf -b 8").tests,
+            std::vector<Collective>{Collective::kAllToAllV});
+  EXPECT_EQ(good("coll_perf reduce_scatter").tests,
+            std::vector<Collective>{Collective::kReduceScatter});
+  EXPECT_EQ(good("coll_perf all").tests, all_collectives());
   EXPECT_NE(error("coll_perf").find("which collective"), std::string::npos);
   EXPECT_NE(error("coll_perf all_redcue").find("all_redcue"), std::string::npos);
 }

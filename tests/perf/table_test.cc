@@ -12,7 +12,7 @@ namespace {
 
 Row sample_row() {
   Row row;
-  row.shape = shape_of(Test::kAllReduce, 33554432, 4, 2);
+  row.shape = shape_of(Collective::kAllReduce, 33554432, 4, 2);
   row.op = ReduceOp::kSum;
   row.out_of_place = {
       .time_us = 2754.04, .algbw = 12.1837, .busbw = 12.1837, .wrong = 0, .iterations = {}};
@@ -59,15 +59,16 @@ TEST(PerfTable, GoldenTable) {
       "#\n";
   const Row row = sample_row();
   EXPECT_EQ(render_header(a) + render_row(a, row, "") +
-                render_footer(Test::kAllReduce, summarize({row}, std::nullopt)),
+                render_footer(Collective::kAllReduce, summarize({row}, std::nullopt)),
             expected);
 }
 
 TEST(PerfTable, PreambleNamesVersionParametersAndRanks) {
   Arguments a;
   a.step_factor = 2;
-  const std::string text = render_preamble(
-      a, Test::kAllGather, {{0, 1234, "node", -1, "Some CPU"}, {1, 1235, "node", 1, "Some CPU"}});
+  const std::string text =
+      render_preamble(a, Collective::kAllGather,
+                      {{0, 1234, "node", -1, "Some CPU"}, {1, 1235, "node", 1, "Some CPU"}});
   EXPECT_EQ(text.find("# topocoll version " + std::string(version())), 0U);
   const std::string rest = text.substr(text.find('\n') + 1);
   EXPECT_EQ(
@@ -129,7 +130,7 @@ TEST(PerfTable, TheRequiredBandwidthDecidesWithTenPercentSlack) {
   const Row row = sample_row();
   EXPECT_FALSE(summarize({row}, 14.0).bandwidth_ok());
   EXPECT_TRUE(summarize({row}, 13.9).bandwidth_ok());
-  EXPECT_NE(render_footer(Test::kAllReduce, summarize({row}, 14.0)).find(": 12.5446 FAILED"),
+  EXPECT_NE(render_footer(Collective::kAllReduce, summarize({row}, 14.0)).find(": 12.5446 FAILED"),
             std::string::npos);
   EXPECT_FALSE(summarize({row}, std::nullopt).ok()) << "three values were wrong";
 }

@@ -20,14 +20,14 @@ TEST(PerfVocabulary, SizesAreBinaryAndTakeUnits) {
 }
 
 TEST(PerfVocabulary, EveryNameReadsBack) {
-  EXPECT_EQ(all_tests().size(), 11U);
-  for (const Test t : all_tests()) {
-    EXPECT_EQ(parse_test(name(t)), t);
-    EXPECT_EQ(parse_test(std::string(name(t)) + "_perf"), t);
+  EXPECT_EQ(all_collectives().size(), 11U);
+  for (const Collective t : all_collectives()) {
+    EXPECT_EQ(parse_collective(name(t)), t);
+    EXPECT_EQ(parse_collective(std::string(name(t)) + "_perf"), t);
   }
-  EXPECT_EQ(parse_test("all_to_all"), Test::kAllToAll);
-  EXPECT_FALSE(parse_test("all").has_value());
-  EXPECT_FALSE(parse_test("coll_perf").has_value());
+  EXPECT_EQ(parse_collective("all_to_all"), Collective::kAllToAll);
+  EXPECT_FALSE(parse_collective("all").has_value());
+  EXPECT_FALSE(parse_collective("coll_perf").has_value());
   EXPECT_EQ(all_types().size(), static_cast<std::size_t>(kNumDataTypes));
   for (const DataType t : all_types()) {
     EXPECT_EQ(parse_type(type_name(t)), t);
