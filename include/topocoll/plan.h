@@ -82,8 +82,10 @@ TOPOCOLL_API int output_chunks(const Plan& plan, int rank);
 
 /// Symbolic execution of all ranks. OK means: no step is out of bounds, nothing is read before it is
 /// written, no wait can block for ever (channels are unbounded FIFOs per ordered pair), nothing sent is
-/// left unreceived, no rank overwrites its input, every output chunk holds each contribution exactly once (all_reduce:
-/// also in one evaluation order that is the same on all ranks). The first violation is reported with
+/// left unreceived, no rank overwrites its input, nor reads an input chunk after the output chunk that
+/// is its place in an in-place call was written; every output chunk holds each contribution exactly
+/// once (all_reduce: also in one evaluation order that is the same on all ranks). Chunks and signals
+/// travel in separate FIFOs, and a send takes its value at once. The first violation is reported with
 /// rank and step.
 TOPOCOLL_API Status verify(const Plan& plan);
 
