@@ -28,6 +28,7 @@
 #include <thread>
 #include <vector>
 
+#include "coll_perf/vocabulary.h"
 #include "results_file.h"
 #include "topocoll/communicator.h"
 #include "topocoll/store.h"
@@ -288,7 +289,9 @@ struct Flags {
         ->check(CLI::Range(2, kMaxRanks));
     app.add_option("--sizes", sizes, "message sizes in bytes; k and M are binary (1k,1M)")
         ->delimiter(',')
-        ->transform(CLI::AsSizeValue(false));
+        ->check([](const std::string& text) {
+          return topocoll::perf::parse_size(text) ? "" : "invalid size: " + text;
+        });
     app.add_option("--trials", trials, "kills for each pair of them (100)")
         ->check(CLI::Range(1, 1000000));
     app.add_option("--seed", seed, "of the random times and victims (1)");
@@ -306,7 +309,7 @@ std::vector<Line> run_all(const Flags& flags, Shared& shared) {
     for (const int ranks : flags.ranks) {
       const Setting setting{
           .ranks = ranks,
-          .bytes = std::stoull(size),
+          .bytes = *topocoll::perf::parse_size(size),
           .commit = flags.commit == "strict" ? CommitMode::kStrict : CommitMode::kChained,
           .bind = flags.bind};
       lines.push_back(run_setting(setting, flags.trials, flags.seed, shared));
