@@ -25,7 +25,7 @@ ROOMS = {
 }
 # Outside src/ only the public headers are seen. A folder's own files may include each other.
 PUBLIC_ONLY = ["plugin", "tools", "perf", "examples"]
-EVERYTHING = ["perf/micro"]
+EVERYTHING = ["perf/micro", "tests/support"]
 
 # Third-party headers, and the folders that may see them.
 LIBRARIES = {

@@ -20,7 +20,12 @@ MAX_FILE = 600
 MAX_PUBLIC_HEADER = 300
 MAX_FUNCTION = 60
 # Longer than the limit, each for the reason given: "path" or "path:function".
-EXCEPTIONS = {}
+EXCEPTIONS = {
+    # Tables of cases, one a line or two; splitting them would hide what is missing.
+    "tests/planner/verify_test.cc:dynamic_faults",
+    "tests/planner/json_test.cc:TEST",
+    "tests/topology/json_test.cc:TEST",
+}
 
 TOPS = ["include", "src", "plugin", "tools", "perf", "examples", "tests", "scripts"]
 CPP = {".h", ".cc", ".cpp", ".def"}
