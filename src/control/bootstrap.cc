@@ -6,6 +6,8 @@
 #include <map>
 #include <optional>
 #include <span>
+#include <sstream>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -115,6 +117,7 @@ class Bootstrap {
       told_ = true;
       const Status ignored = o_.store->set(
           key("failed"), encode({{"cause", std::to_string(static_cast<int>(status.cause()))},
+                                 {"culprits", fmt::format("{}", fmt::join(status.culprits(), " "))},
                                  {"text", one_line(status.text())},
                                  {"rank", std::to_string(o_.rank)}}));
       static_cast<void>(ignored);  // the store itself may be what failed
@@ -132,7 +135,11 @@ class Bootstrap {
     told_ = true;
     Fields f = decode(*text);
     const int cause = std::clamp(std::atoi(f["cause"].c_str()), 1, static_cast<int>(Cause::kInternal));
-    return Status(static_cast<Cause>(cause), f["text"]);
+    std::vector<int> culprits;
+    std::istringstream list(f["culprits"]);
+    for (int rank = 0; list >> rank;) culprits.push_back(rank);
+    if (culprits.empty()) return Status(static_cast<Cause>(cause), f["text"]);
+    return Status::operation(static_cast<Cause>(cause), std::move(culprits), epoch_, 0, "", f["text"]);
   }
 
   /// Waits for a key in slices, so that another rank's failure is noticed.
@@ -150,11 +157,14 @@ class Bootstrap {
     const std::string group = "topocoll/" + o_.name;
     auto ticket = o_.store->add(group + "/join", 1);
     if (!ticket.ok()) return ticket.status();
-    epoch_ = static_cast<std::uint64_t>((*ticket - 1) / o_.size) + 1;
-    base_ = fmt::format("{}/{}", group, epoch_);
-    auto claims = o_.store->add(key(fmt::format("claim/{}", o_.rank)), 1);
+    auto claims = o_.store->add(fmt::format("{}/claim/{}", group, o_.rank), 1);
     if (!claims.ok()) return claims.status();
-    if (*claims > 1) {
+    // A rank's k-th start belongs to incarnation k, whatever size it believes in; by then all ranks have
+    // started k - 1 times.
+    const bool twice = *ticket - 1 < (*claims - 1) * o_.size;
+    epoch_ = static_cast<std::uint64_t>(twice ? (*ticket - 1) / o_.size + 1 : *claims);
+    base_ = fmt::format("{}/{}", group, epoch_);
+    if (twice) {
       return Status(Cause::kInvalidArgument,
                     fmt::format("rank {} joined group '{}' twice: two jobs share one store prefix, or "
                                 "an earlier start of this group broke off half way; use another "
@@ -179,6 +189,11 @@ class Bootstrap {
       if (!there.ok() || !*there) missing.push_back(r);
     }
     return missing;
+  }
+
+  /// What to say when waiting has failed: another rank's words stand as they are.
+  Status absence(Status status) {
+    return status.cause() == Cause::kTimeout && !told_ ? missing_error() : std::move(status);
   }
 
   Status missing_error() {
@@ -225,7 +240,7 @@ class Bootstrap {
     for (int r = 0; r < o_.size; ++r) {
       auto text = await(fmt::format("hello/{}", r), deadline_);
       if (!text.ok()) {
-        return text.status().cause() == Cause::kTimeout ? missing_error() : text.status();
+        return absence(text.status());
       }
       Fields theirs = decode(*text);
       if (r == 0) ours = theirs;
@@ -287,7 +302,8 @@ class Bootstrap {
     if (!visitor.ok()) return;
     auto who = os_.peer_credentials(*visitor);
     if (!who.ok() || who->uid != os_.uid()) return;
-    if (visitors.size() >= 2 * static_cast<std::size_t>(o_.size)) return;
+    // A rank of the group speaks at once: whoever has been silent longest is a stranger.
+    if (visitors.size() >= 2 * static_cast<std::size_t>(o_.size)) visitors.erase(visitors.begin());
     visitors.push_back(std::move(*visitor));
   }
 
@@ -325,7 +341,7 @@ class Bootstrap {
   Result<Assembly> visit() {
     auto text = await("table", deadline_ + kVerdictGrace);
     if (!text.ok()) {
-      return text.status().cause() == Cause::kTimeout ? missing_error() : text.status();
+      return absence(text.status());
     }
     Fields table = decode(*text);
     const auto secret = parse_token(table["secret"]);
