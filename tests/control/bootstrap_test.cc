@@ -1,0 +1,363 @@
+#include "control/bootstrap.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/fault_os.h"
+#include "support/group.h"
+
+namespace topocoll {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::FaultOs;
+using testing::run_ranks;
+
+using Results = std::vector<std::optional<Result<Assembly>>>;
+using Change = std::function<void(BootstrapOptions&)>;
+
+/// A group that meets in threads over a memory store; ranks in `absent` do not come.
+class Meeting {
+ public:
+  explicit Meeting(int size, std::shared_ptr<Store> store = make_memory_store())
+      : size_(size), store_(std::move(store)) {}
+
+  std::chrono::milliseconds timeout = 10s;
+  std::vector<int> absent;
+  std::vector<Os*> os;  ///< by rank; empty: the real one
+
+  Results run(const Change& change = [](BootstrapOptions&) {}) {
+    Results results(static_cast<std::size_t>(size_));
+    run_ranks(size_, [&](int r) {
+      if (std::find(absent.begin(), absent.end(), r) != absent.end()) return;
+      BootstrapOptions o;
+      o.rank = r;
+      o.size = size_;
+      o.store = store_.get();
+      o.name = "test";
+      o.timeout = timeout;
+      change(o);
+      Os& mine = os.empty() ? Os::real() : *os[static_cast<std::size_t>(r)];
+      results[static_cast<std::size_t>(r)].emplace(bootstrap(mine, o));
+    });
+    return results;
+  }
+  Store& store() { return *store_; }
+
+ private:
+  int size_;
+  std::shared_ptr<Store> store_;
+};
+
+void expect_met(Results& results, std::uint64_t epoch = 1) {
+  for (std::size_t r = 0; r < results.size(); ++r) {
+    ASSERT_TRUE(results[r]->ok()) << r << ": " << results[r]->status().to_string();
+    Assembly& a = results[r]->value();
+    EXPECT_EQ(a.epoch, epoch);
+    EXPECT_EQ(a.segment.header().epoch, epoch);
+    EXPECT_EQ(a.segment.ranks(), static_cast<int>(results.size()));
+    a.segment.block(static_cast<int>(r)).pid.store(static_cast<int>(100 + r));
+    EXPECT_EQ(a.links.size(), r == 0 ? results.size() - 1 : 1);
+  }
+  for (auto& result : results) {
+    for (std::size_t r = 0; r < results.size(); ++r) {
+      EXPECT_EQ(result->value().segment.block(static_cast<int>(r)).pid.load(), static_cast<int>(100 + r));
+    }
+  }
+}
+
+/// Every rank that came has this cause and all these words.
+void expect_failed(const Results& results, Cause cause, const std::vector<std::string>& words) {
+  for (std::size_t r = 0; r < results.size(); ++r) {
+    if (!results[r]) continue;
+    ASSERT_FALSE(results[r]->ok()) << r;
+    const Status s = results[r]->status();
+    EXPECT_EQ(s.cause(), cause) << r << ": " << s.to_string();
+    for (const std::string& word : words) {
+      EXPECT_NE(s.text().find(word), std::string::npos) << r << ": no '" << word << "' in: " << s.text();
+    }
+  }
+}
+
+TEST(Bootstrap, RanksComeToShareASegment) {
+  for (int n : {1, 2, 3, 8}) {
+    Meeting meeting(n);
+    Results results = meeting.run();
+    if (n > 1) {
+      expect_met(results);
+    } else {
+      ASSERT_TRUE(results[0]->ok());
+    }
+    EXPECT_FALSE((*results[0])->host_id.empty());
+  }
+}
+
+TEST(Bootstrap, ANameMayBeUsedAgainOnTheSameStore) {
+  Meeting meeting(3);
+  for (std::uint64_t epoch = 1; epoch <= 3; ++epoch) {
+    Results results = meeting.run();
+    expect_met(results, epoch);
+  }
+}
+
+TEST(Bootstrap, GroupsOnOneStoreStayApart) {
+  const auto store = make_memory_store();
+  std::vector<std::thread> groups;
+  for (const char* name : {"a", "b", "c"}) {
+    groups.emplace_back([&store, name] {
+      Meeting meeting(2, store);
+      Results results = meeting.run([name](BootstrapOptions& o) { o.name = name; });
+      expect_met(results);
+    });
+  }
+  for (std::thread& t : groups) t.join();
+}
+
+TEST(Bootstrap, WithoutAStoreOneRankIsTheLimit) {
+  BootstrapOptions o;
+  o.timeout = 1s;
+  EXPECT_TRUE(bootstrap(Os::real(), o).ok());
+  o.size = 2;
+  EXPECT_EQ(bootstrap(Os::real(), o).status().cause(), Cause::kInvalidArgument);
+}
+
+TEST(Bootstrap, DifferentSizesAreToldToAll) {
+  Meeting meeting(3);
+  expect_failed(meeting.run([](BootstrapOptions& o) { o.size = o.rank == 2 ? 4 : 3; }),
+                Cause::kInvalidArgument, {"rank 2", "for 4 ranks", "rank 0 for 3"});
+}
+
+TEST(Bootstrap, ASmallerSizeIsToldEvenByTheLastToCome) {
+  Meeting meeting(3);
+  expect_failed(meeting.run([&](BootstrapOptions& o) {
+    if (o.rank != 1) return;
+    o.size = 2;
+    EXPECT_TRUE(testing::eventually([&] {
+      return meeting.store().contains("topocoll/test/1/hello/0").value() &&
+             meeting.store().contains("topocoll/test/1/hello/2").value();
+    }));
+  }),
+                Cause::kInvalidArgument, {"rank 1", "for 2 ranks", "rank 0 for 3"});
+}
+
+TEST(Bootstrap, ABrokenMeetingMayBeTriedAgainOnceAllHaveCome) {
+  Meeting meeting(2);
+  meeting.timeout = 100ms;
+  meeting.absent = {1};
+  expect_failed(meeting.run(), Cause::kTimeout, {"missing rank 1"});
+  meeting.timeout = 10s;
+  meeting.absent = {0};
+  expect_failed(meeting.run(), Cause::kTimeout, {"missing rank 1"});
+  meeting.absent = {};
+  Results results = meeting.run();
+  expect_met(results, 2);
+}
+
+TEST(Bootstrap, DifferentBuildsAreToldToAll) {
+  Meeting meeting(3);
+  expect_failed(meeting.run([](BootstrapOptions& o) { o.build_tag = o.rank == 1 ? "torch 2.9" : "torch 2.11"; }),
+                Cause::kVersion, {"rank 1", "torch 2.9", "torch 2.11", "install one build"});
+}
+
+TEST(Bootstrap, DifferentSettingsAreToldToAll) {
+  Meeting meeting(3);
+  expect_failed(meeting.run([](BootstrapOptions& o) { o.settings = o.rank == 2 ? "mode b" : "mode a"; }),
+                Cause::kInvalidArgument, {"rank 2", "mode a", "mode b"});
+}
+
+TEST(Bootstrap, DifferentHostsAreToldToAll) {
+  Meeting meeting(3);
+  expect_failed(meeting.run([](BootstrapOptions& o) { o.host_id = o.rank == 2 ? "east" : "west"; }),
+                Cause::kUnsupported, {"rank 2 is on host east", "rank 0 on host west"});
+}
+
+TEST(Bootstrap, NewlinesInATagForgeNothing) {
+  Meeting meeting(2);
+  expect_failed(meeting.run([](BootstrapOptions& o) { o.build_tag = o.rank == 1 ? "x\nsize=9" : "x"; }),
+                Cause::kVersion, {"x size=9"});
+}
+
+TEST(Bootstrap, MissingRanksAreListedOnAllOthersInTime) {
+  for (const std::vector<int>& absent : {std::vector<int>{1, 3}, std::vector<int>{0}}) {
+    Meeting meeting(4);
+    meeting.timeout = 400ms;
+    meeting.absent = absent;
+    const TimePoint start = Clock::now();
+    const Results results = meeting.run();
+    EXPECT_LT(Clock::now() - start, meeting.timeout + 1500ms);
+    expect_failed(results, Cause::kTimeout, {absent.size() == 2 ? "missing ranks 1, 3" : "missing rank 0"});
+    for (const auto& r : results) {
+      if (r) {
+        EXPECT_EQ(r->status().culprits(), absent) << "on every rank";
+      }
+    }
+  }
+}
+
+TEST(Bootstrap, ARankThatJoinsTwiceIsRefused) {
+  Meeting meeting(3);
+  meeting.timeout = 2s;
+  // Two processes believe to be rank 1.
+  const Results results = meeting.run([](BootstrapOptions& o) { o.rank = o.rank == 2 ? 1 : o.rank; });
+  int refused = 0;
+  for (const auto& r : results) {
+    ASSERT_FALSE(r->ok());
+    refused += r->status().text().find("rank 1 joined group 'test' twice") != std::string::npos;
+  }
+  EXPECT_EQ(refused, 3) << "the others are told why";
+}
+
+TEST(Bootstrap, AFullMachineAtRankZeroIsToldToAll) {
+  for (const char* call : {"allocate", "create_memfd", "listen_abstract"}) {
+    FaultOs broken;
+    const std::string text = std::string(call) + ": No space left on device (0.0 MiB of 1.0 MiB free there)";
+    broken.fail(call, Status(Cause::kResource, text));
+    broken.fail("create_unlinked_file", Status(Cause::kResource, text));
+    Meeting meeting(3);
+    meeting.os = {&broken, &Os::real(), &Os::real()};
+    expect_failed(meeting.run(), Cause::kResource, {text});
+  }
+}
+
+TEST(Bootstrap, AFileServesWhereMemfdIsMissing) {
+  FaultOs os;
+  os.fail("create_memfd", Status(Cause::kSystem, "memfd_create: Function not implemented"));
+  Meeting meeting(2);
+  meeting.os = {&os, &os};
+  Results results = meeting.run([](BootstrapOptions& o) { o.shm_directory = "/tmp"; });
+  expect_met(results);
+  EXPECT_EQ(os.calls("create_unlinked_file"), 1);
+}
+
+TEST(Bootstrap, ARankWithoutDescriptorsFailsForAll) {
+  FaultOs broken;
+  broken.fail("connect_abstract", Status(Cause::kResource, "creating a unix socket: Too many open files"));
+  Meeting meeting(3);
+  meeting.os = {&Os::real(), &broken, &Os::real()};
+  const Results results = meeting.run();
+  // Rank 2 may have been served, and may so have met before rank 1 gave up.
+  for (std::size_t r : {0, 1}) {
+    EXPECT_EQ(results[r]->status().cause(), Cause::kResource) << r;
+    EXPECT_NE(results[r]->status().text().find("Too many open files"), std::string::npos) << r;
+  }
+}
+
+TEST(Bootstrap, ARankThatNeverSpeaksIsNamed) {
+  FaultOs mute;  // connects, but what it sends never arrives
+  Meeting meeting(3);
+  meeting.timeout = 500ms;
+  meeting.os = {&Os::real(), &mute, &Os::real()};
+  mute.fail("send_all", Status(Cause::kTimeout, "lost"));
+  mute.before("send_all", [&] {
+    EXPECT_TRUE(testing::eventually(
+        [&] { return meeting.store().contains("topocoll/test/1/failed").value(); }));
+  });
+  const TimePoint start = Clock::now();
+  const Results results = meeting.run();
+  EXPECT_EQ(results[0]->status().cause(), Cause::kTimeout);
+  EXPECT_EQ(results[0]->status().culprits(), std::vector<int>{1});
+  EXPECT_NE(results[0]->status().text().find("ranks 1 joined"), std::string::npos);
+  EXPECT_LT(Clock::now() - start, 4s);
+}
+
+TEST(Bootstrap, TheClockPastTheDeadlineEndsTheMeeting) {
+  FaultOs os;
+  os.set_clock(TimePoint{} + 1h);
+  Meeting meeting(2);
+  meeting.timeout = 1h;
+  meeting.os = {&os, &os};
+  meeting.absent = {1};
+  std::thread later([&] {
+    EXPECT_TRUE(testing::eventually([&] { return os.calls("now") > 3; }));
+    os.advance(2h);
+  });
+  const Results results = meeting.run();
+  later.join();
+  expect_failed(results, Cause::kTimeout, {"missing rank 1"});
+}
+
+/// Connects to rank 0's socket as soon as its name is in the store.
+std::vector<Fd> intrude(Store& store, int connections) {
+  const std::string table = store.get("topocoll/test/1/table", 10s).value();
+  const std::size_t at = table.find("socket=") + 7;
+  const std::string name = table.substr(at, table.find('\n', at) - at);
+  std::vector<Fd> all;
+  for (int i = 0; i < connections; ++i) {
+    auto fd = Os::real().connect_abstract(name, Clock::now() + 1s);
+    if (fd.ok()) all.push_back(std::move(*fd));
+  }
+  return all;
+}
+
+/// Rank 1 fetches the segment only after `strangers` have had their way.
+void expect_meeting_survives(const std::function<std::vector<Fd>(Store&)>& strangers) {
+  Meeting meeting(2);
+  FaultOs late;
+  std::atomic<bool> intruded{false};
+  late.before("connect_abstract", [&] {
+    EXPECT_TRUE(testing::eventually([&] { return intruded.load(); }));
+  });
+  meeting.os = {&Os::real(), &late};
+  std::vector<Fd> kept;
+  std::thread intruder([&] {
+    kept = strangers(meeting.store());
+    EXPECT_FALSE(kept.empty());
+    intruded.store(true);
+  });
+  Results results = meeting.run();
+  intruder.join();
+  expect_met(results);
+}
+
+TEST(Bootstrap, SilentStrangersDoNotKeepRanksOut) {
+  expect_meeting_survives([](Store& store) { return intrude(store, 9); });
+}
+
+TEST(Bootstrap, StrangersThatTalkNonsenseAreHungUpOn) {
+  expect_meeting_survives([](Store& store) {
+    std::vector<Fd> all = intrude(store, 3);
+    const std::vector<std::byte> garbage(4096, std::byte{0x5a});
+    for (const Fd& fd : all) {
+      EXPECT_TRUE(Os::real().send_all(fd, garbage, -1, Clock::now() + 1s).ok());
+      std::array<std::byte, 1> answer{};
+      EXPECT_FALSE(Os::real().receive_all(fd, answer, Clock::now() + 5s).ok()) << "nothing is told";
+    }
+    return all;
+  });
+}
+
+TEST(Bootstrap, AStrangerThatBreaksOffHalfWayCostsABoundedTime) {
+  const TimePoint start = Clock::now();
+  expect_meeting_survives([](Store& store) {
+    std::vector<Fd> all = intrude(store, 1);
+    const std::vector<std::byte> half(7);
+    EXPECT_TRUE(Os::real().send_all(all[0], half, -1, Clock::now() + 1s).ok());
+    return all;
+  });
+  EXPECT_LT(Clock::now() - start, 6s);
+}
+
+TEST(Bootstrap, AFakeTableIsNotBelieved) {
+  for (const char* table : {"", "socket=x\nsecret=zz\ntoken=00\n", "nonsense\n\n=\n"}) {
+    const auto store = make_memory_store();
+    ASSERT_TRUE(store->set("topocoll/test/1/table", table).ok());
+    Meeting meeting(2, store);
+    meeting.absent = {0};
+    meeting.timeout = 500ms;
+    expect_failed(meeting.run(), Cause::kVersion, {"table cannot be read"});
+  }
+}
+
+}  // namespace
+}  // namespace topocoll
