@@ -154,7 +154,7 @@ Account run_rank(Segment& segment, int rank, bool raises, std::uint64_t raise_at
 TEST(Gate, AllRanksComputeOneVerdictAndNoProofGoesBeyondIt) {
   std::mt19937 rng(20261130);
   bool ended_at_different_numbers = false;
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < 150; ++round) {
     const int n = 2 + round % 3;
     ShmGroup group(n);
     std::vector<Account> accounts(static_cast<std::size_t>(n));
