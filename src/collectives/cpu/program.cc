@@ -9,6 +9,8 @@
 
 #include <fmt/format.h>
 
+#include "planner/steps.h"
+
 namespace topocoll {
 namespace {
 
@@ -27,7 +29,7 @@ struct Message {
 };
 
 using ChunkKey = std::pair<BufferId, int>;
-using LinkKey = std::tuple<int, int, int>;  // from, to, channel
+using LinkKey = std::tuple<int, int, int, bool>;  // from, to, channel, signals
 
 class RankCompiler {
  public:
@@ -59,7 +61,7 @@ class RankCompiler {
       case StepKind::kReduce: reduce(step); return true;
       case StepKind::kCopy: copy(step); return true;
       case StepKind::kSignal:
-        links_[{rank_, step.peer, step.channel}].push_back({-1, std::max(floor_, last_phase_)});
+        links_[{rank_, step.peer, step.channel, true}].push_back({-1, std::max(floor_, last_phase_)});
         return true;
       case StepKind::kWait: {
         auto message = take(step);
@@ -72,7 +74,7 @@ class RankCompiler {
   }
 
   std::optional<Message> take(const Step& step) {
-    auto& queue = links_[{step.peer, rank_, step.channel}];
+    auto& queue = links_[{step.peer, rank_, step.channel, step.kind == StepKind::kWait}];
     if (queue.empty()) return std::nullopt;
     const Message m = queue.front();
     queue.pop_front();
@@ -90,8 +92,23 @@ class RankCompiler {
     return values_++;
   }
 
+  /// The chunk of the output that `chunk` is, or is in place.
+  [[nodiscard]] int memory_of(const ChunkRef& chunk) const {
+    return chunk.buffer == BufferId::kInput ? in_place_twin(plan_, rank_, chunk.chunk) : chunk.chunk;
+  }
+
+  /// Adds an action to the first phase from `phase` on that keeps the order of the plan: not before what
+  /// its target's memory has been read or written for, nor before what it reads has been written.
   std::pair<int, int> add(int phase, Action action) {
     phase = std::max(phase, floor_);
+    if (action.has_target) phase = std::max(phase, busy_until_[action.target.chunk]);
+    for (const Operand& s : action.sources) {
+      if (s.is_value) continue;
+      int& busy = busy_until_[memory_of(s.chunk)];
+      busy = std::max(busy, phase);
+    }
+    if (action.has_target) busy_until_[action.target.chunk] = phase;
+    if (action.value >= 0) value_phase_[static_cast<std::size_t>(action.value)] = phase;
     last_phase_ = std::max(last_phase_, phase);
     if (phases_.size() <= static_cast<std::size_t>(phase)) phases_.resize(static_cast<std::size_t>(phase) + 1);
     auto& actions = phases_[static_cast<std::size_t>(phase)];
@@ -117,7 +134,7 @@ class RankCompiler {
         add(phase, std::move(put));
       }
     }
-    links_[{rank_, step.peer, step.channel}].push_back({from.value, value_phase(from.value)});
+    links_[{rank_, step.peer, step.channel, false}].push_back({from.value, value_phase(from.value)});
   }
 
   bool recv(const Step& step) {
@@ -159,8 +176,16 @@ class RankCompiler {
     action.kind = Action::Kind::kCopy;
     action.sources = {from.operand};
     if (step.target.buffer == BufferId::kScratch) {
-      // A name for the same bytes: chunks are not rewritten while a plan that verifies reads them.
-      where_[{step.target.buffer, step.target.chunk}] = from;
+      if (from.operand.is_value) {  // a name for the same bytes: values are never rewritten
+        where_[{step.target.buffer, step.target.chunk}] = from;
+        return;
+      }
+      action.kind = Action::Kind::kPut;
+      to.phase = std::max(to.phase, floor_);
+      to.value = action.value = new_value(to.phase);
+      to.operand = {true, {}, rank_, to.value};
+      to.phase = add(to.phase, std::move(action)).first;
+      where_[{step.target.buffer, step.target.chunk}] = to;
       return;
     }
     action.has_target = true;
@@ -172,18 +197,17 @@ class RankCompiler {
 
   /// Gives a reduction its target: a chunk of the output, or a value (scratch lives in the ring).
   void place(const Step& step, Action action, Location to) {
-    const int phase = std::max(to.phase, floor_);
-    to.phase = phase;
     if (step.target.buffer == BufferId::kScratch) {
-      action.value = new_value(phase);
+      action.value = new_value(to.phase);
       to.value = action.value;
       to.operand = {true, {}, rank_, action.value};
-      add(phase, std::move(action));
+      to.phase = add(to.phase, std::move(action)).first;
     } else {
       action.has_target = true;
       action.target = step.target;
       to.operand = {false, step.target, -1, -1};
-      to.produced = add(phase, std::move(action));
+      to.produced = add(to.phase, std::move(action));
+      to.phase = to.produced.first;
     }
     where_[{step.target.buffer, step.target.chunk}] = to;
   }
@@ -192,6 +216,7 @@ class RankCompiler {
   int rank_;
   std::map<LinkKey, std::deque<Message>>& links_;
   std::map<ChunkKey, Location> where_;
+  std::map<int, int> busy_until_;  ///< last phase that reads or writes a chunk of the output, in place too
   std::vector<std::vector<Action>> phases_;
   std::vector<int> value_phase_;
   std::size_t next_ = 0;
