@@ -313,7 +313,10 @@ int P2pEngine::expire() {
                                                     i, rank_)));
     }
     const Incoming& from = incoming_[i];
-    if (from.target != nullptr && now >= from.target->deadline) broken = static_cast<int>(i);
+    const P2pRequest* const reads = from.target != nullptr  ? from.target.get()
+                                    : from.stray != nullptr ? from.stray->claimed.get()
+                                                            : nullptr;
+    if (reads != nullptr && now >= reads->deadline) broken = static_cast<int>(i);
   }
   return broken;
 }
