@@ -13,7 +13,7 @@ fi
 ensure_all
 
 step 'training on handwritten digits with 2 ranks, and the same through gloo to compare'
-"$VENV/bin/torchrun" --standalone --nproc-per-node 2 "$ROOT/examples/train_digits.py" \
+OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} "$VENV/bin/torchrun" --standalone --nproc-per-node 2 "$ROOT/examples/train_digits.py" \
   --backend topocoll --compare gloo
 
 step 'this machine, as topocoll sees it'

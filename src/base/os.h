@@ -43,6 +43,8 @@ class Os {
 
   virtual TimePoint now() = 0;
   virtual void yield() = 0;
+  /// For waits on what cannot be waited for, such as a key in somebody else's store.
+  virtual void sleep(Nanoseconds time) = 0;
   virtual int pid() = 0;
   virtual unsigned uid() = 0;
   /// CPUs that this process may run on, ascending.

@@ -18,6 +18,7 @@
 #include <climits>
 #include <cstring>
 #include <system_error>
+#include <thread>
 
 #include <fmt/format.h>
 
@@ -84,6 +85,7 @@ class PosixOs final : public Os {
  public:
   TimePoint now() override { return Clock::now(); }
   void yield() override { ::sched_yield(); }
+  void sleep(Nanoseconds time) override { std::this_thread::sleep_for(time); }
   int pid() override { return static_cast<int>(::getpid()); }
   unsigned uid() override { return ::getuid(); }
 

@@ -27,8 +27,10 @@ struct SocketHello {
 
 /// A stranger that connects must not hold up the group for longer than this.
 constexpr milliseconds kHelloTimeout{2000};
-/// How often a waiting rank looks whether another one gave up.
+/// How often a rank that serves or waits looks whether another one gave up.
 constexpr milliseconds kLookInterval{200};
+constexpr milliseconds kShortestPause{1};
+constexpr milliseconds kLongestPause{16};
 /// What a rank allows rank 0 beyond the timeout for telling who is missing.
 constexpr milliseconds kVerdictGrace{1000};
 
@@ -142,14 +144,16 @@ class Bootstrap {
     return Status::operation(static_cast<Cause>(cause), std::move(culprits), epoch_, 0, "", f["text"]);
   }
 
-  /// Waits for a key in slices, so that another rank's failure is noticed.
+  /// Waits for a key by asking again and again, so that another rank's failure is noticed, and because
+  /// some stores complain aloud about a get() that times out.
   Result<std::string> await(const std::string& suffix, TimePoint deadline) {
-    for (;;) {
-      const auto left = std::chrono::duration_cast<milliseconds>(deadline - os_.now());
-      auto value = o_.store->get(key(suffix), std::clamp(left, milliseconds(1), kLookInterval));
-      if (value.ok() || value.status().cause() != Cause::kTimeout) return value;
+    for (milliseconds pause = kShortestPause;; pause = std::min(2 * pause, kLongestPause)) {
+      auto there = o_.store->contains(key(suffix));
+      if (!there.ok()) return there.status();
+      if (*there) return o_.store->get(key(suffix), kVerdictGrace);
       if (auto failure = others_failure()) return *failure;
-      if (os_.now() >= deadline) return value.status();
+      if (os_.now() >= deadline) return Status(Cause::kTimeout, key(suffix) + " did not appear in time");
+      os_.sleep(pause);
     }
   }
 

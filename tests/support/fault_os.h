@@ -1,13 +1,14 @@
 // FaultOs: the kernel and the clock, with faults that a test scripts.
 //
 //   FaultOs os;
-//   os.fail("allocate", Status(Cause::kResource, "full"), {.from = 2});   // the second call and later
-//   os.set_clock(TimePoint{}); os.advance(5s);                            // time moves by hand
+//   os.fail("allocate", Status(Cause::kResource, "full"), {.from = 2});   // the second call and
+//   later os.set_clock(TimePoint{}); os.advance(5s);                            // time moves by
+//   hand
 //
-// Calls that are not scripted go to the real Os. With a clock set by hand, deadlines are those of that
-// clock: a call whose deadline lies ahead waits one millisecond of real time at most, so that a test
-// which moves the clock from another thread is noticed.
-// Thread rule: any thread. Failure rule: a call that cannot fail (now, yield, ...) refuses to be scripted.
+// Calls that are not scripted go to the real Os. With a clock set by hand, deadlines are those of
+// that clock: a call whose deadline lies ahead waits one millisecond of real time at most, so that
+// a test which moves the clock from another thread is noticed. Thread rule: any thread. Failure
+// rule: a call that cannot fail (now, yield, ...) refuses to be scripted.
 #pragma once
 
 #include <algorithm>
@@ -38,11 +39,20 @@ class FaultOs : public Os {
 
   /// Lets calls of `name` fail with `status`.
   void fail(const std::string& name, Status status, Calls calls) {
-    static const std::set<std::string> kFallible{
-        "random_token",     "create_memfd", "create_unlinked_file", "allocate", "map",
-        "file_size",        "accept",       "listen_abstract",      "connect_abstract",
-        "peer_credentials", "send_all",     "receive_all",          "create_event",
-        "pin_thread"};
+    static const std::set<std::string> kFallible{"random_token",
+                                                 "create_memfd",
+                                                 "create_unlinked_file",
+                                                 "allocate",
+                                                 "map",
+                                                 "file_size",
+                                                 "accept",
+                                                 "listen_abstract",
+                                                 "connect_abstract",
+                                                 "peer_credentials",
+                                                 "send_all",
+                                                 "receive_all",
+                                                 "create_event",
+                                                 "pin_thread"};
     if (!kFallible.contains(name)) throw std::invalid_argument("no such fallible call: " + name);
     const std::lock_guard lock(mutex_);
     scripts_[name].push_back({std::move(status), calls});
@@ -77,12 +87,14 @@ class FaultOs : public Os {
     static_cast<void>(note("yield"));  // cannot fail
     base_.yield();
   }
+  void sleep(Nanoseconds time) override {
+    static_cast<void>(note("sleep"));  // cannot fail
+    base_.sleep(time);
+  }
   int pid() override { return base_.pid(); }
   unsigned uid() override { return base_.uid(); }
   std::vector<int> usable_cpus() override { return base_.usable_cpus(); }
-  bool pin_thread(int cpu) override {
-    return note("pin_thread").ok() && base_.pin_thread(cpu);
-  }
+  bool pin_thread(int cpu) override { return note("pin_thread").ok() && base_.pin_thread(cpu); }
   Result<Token> random_token() override {
     if (Status s = note("random_token"); !s.ok()) return s;
     return base_.random_token();
@@ -138,7 +150,8 @@ class FaultOs : public Os {
     if (Status s = note("send_all"); !s.ok()) return s;
     return base_.send_all(socket, bytes, attached, real(deadline));
   }
-  Result<Fd> receive_all(const Fd& socket, std::span<std::byte> bytes, TimePoint deadline) override {
+  Result<Fd> receive_all(const Fd& socket, std::span<std::byte> bytes,
+                         TimePoint deadline) override {
     if (Status s = note("receive_all"); !s.ok()) return s;
     return base_.receive_all(socket, bytes, real(deadline));
   }
