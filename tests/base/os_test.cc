@@ -66,7 +66,9 @@ Pair socket_pair() {
 
 Os& os() { return Os::real(); }
 TimePoint in(std::chrono::milliseconds time) { return Clock::now() + time; }
-std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
+std::span<const std::byte> bytes_of(const std::string& text) {
+  return std::as_bytes(std::span(text));
+}
 
 std::string unique_name(const char* what) {
   return std::string("topocoll-test-") + what + "-" + to_hex(os().random_token().value());
@@ -170,7 +172,8 @@ TEST(Os, BytesAndADescriptorTravelTogether) {
 TEST(Os, LongMessagesPassInPieces) {
   Pair p = socket_pair();
   std::vector<std::byte> data(5 << 20);
-  for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<std::byte>(i * 2654435761u >> 24);
+  for (std::size_t i = 0; i < data.size(); ++i)
+    data[i] = static_cast<std::byte>(i * 2654435761u >> 24);
   std::thread sender([&] { EXPECT_TRUE(os().send_all(p.a, data, -1, in(30s)).ok()); });
   std::vector<std::byte> got(data.size());
   EXPECT_TRUE(os().receive_all(p.b, got, in(30s)).ok());
@@ -216,7 +219,8 @@ TEST(Os, DeadlinesAreHonoured) {
 
 TEST(Os, AbstractSocketsMeetByName) {
   const std::string name = unique_name("meet");
-  EXPECT_EQ(os().connect_abstract(name, in(100ms)).status().cause(), Cause::kSystem) << "nobody there";
+  EXPECT_EQ(os().connect_abstract(name, in(100ms)).status().cause(), Cause::kSystem)
+      << "nobody there";
   auto listener = os().listen_abstract(name, 4);
   ASSERT_TRUE(listener.ok());
   EXPECT_FALSE(os().listen_abstract(name, 4).ok()) << "the name is taken";

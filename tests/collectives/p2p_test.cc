@@ -71,7 +71,8 @@ class Ranks {
   std::vector<std::unique_ptr<std::string>> kept_;
 };
 
-void expect_received(const Request& r, const std::string& buffer, const std::string& text, int source, int tag) {
+void expect_received(const Request& r, const std::string& buffer, const std::string& text,
+                     int source, int tag) {
   ASSERT_TRUE(r->done.load());
   EXPECT_TRUE(r->status.ok()) << r->status.to_string();
   EXPECT_EQ(r->source, source);
@@ -182,15 +183,18 @@ TEST(P2p, AMessageLongerThanItsReceiveIsAnErrorOfTheReceiveAlone) {
       Ranks ranks(2);
       std::string small(3, '.'), next(4, '.'), other(1, '.');
       Request r;
-      if (early) r = ranks.recv(1, from, 1, small);
-      else ranks.recv(1, from, 99, other);
+      if (early)
+        r = ranks.recv(1, from, 1, small);
+      else
+        ranks.recv(1, from, 99, other);
       const Request sent = ranks.send(from, 1, 1, std::string(100000, 'x'));
       ranks.pump();
       if (!early) r = ranks.recv(1, from, 1, small);
       ranks.pump();
       ASSERT_TRUE(r->done.load());
       EXPECT_EQ(r->status.cause(), Cause::kMismatch);
-      EXPECT_NE(r->status.text().find("sent 100000 elements"), std::string::npos) << r->status.text();
+      EXPECT_NE(r->status.text().find("sent 100000 elements"), std::string::npos)
+          << r->status.text();
       EXPECT_NE(r->status.text().find("has room for 3"), std::string::npos) << r->status.text();
       EXPECT_EQ(small, "...");
       EXPECT_TRUE(sent->done.load() && sent->status.ok());
@@ -404,7 +408,8 @@ TEST(P2p, FailAllDeliversWhatHasArrived) {
 
 TEST(P2p, NoRoomForAChannelFailsTheSendAlone) {
   Ranks ranks(2);
-  ranks.os.fail("allocate", Status(Cause::kResource, "a send/recv channel needs 256.0 KiB"), {.from = 1, .to = 1});
+  ranks.os.fail("allocate", Status(Cause::kResource, "a send/recv channel needs 256.0 KiB"),
+                {.from = 1, .to = 1});
   const Request failed = ranks.send(0, 1, 1, "x");
   EXPECT_EQ(failed->status.cause(), Cause::kResource);
   std::string a(1, '.');

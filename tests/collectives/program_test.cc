@@ -1,5 +1,5 @@
-// Compiled programs are run on words instead of numbers, in several orders of the ranks and in place, and
-// must leave what the plan's evaluation order says.
+// Compiled programs are run on words instead of numbers, in several orders of the ranks and in
+// place, and must leave what the plan's evaluation order says.
 #include "collectives/cpu/program.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,8 @@ using testing::signal;
 using testing::tmp;
 using testing::wait;
 
-/// What a piece of memory holds: the ranks in order of evaluation, and whether all were of one chunk.
+/// What a piece of memory holds: the ranks in order of evaluation, and whether all were of one
+/// chunk.
 struct Word {
   std::string order;
   int chunk = -1;
@@ -64,7 +65,8 @@ class Machine {
     for (int r = 0; r < plan_.ranks; ++r) {
       for (int c = 0; c < output_chunks(plan_, r); ++c) {
         const Word& w = memory_[where(r, out(c))];
-        EXPECT_EQ(w.order, evaluation_order(plan_, r, c).value()) << "rank " << r << ", chunk " << c;
+        EXPECT_EQ(w.order, evaluation_order(plan_, r, c).value())
+            << "rank " << r << ", chunk " << c;
         EXPECT_EQ(w.chunk, expected_chunk(r, c)) << "rank " << r << ", chunk " << c;
       }
     }
@@ -83,11 +85,14 @@ class Machine {
   [[nodiscard]] int expected_chunk(int r, int c) const {
     switch (plan_.kind) {
       case CollectiveKind::kAllGather:
-      case CollectiveKind::kGather: return 0;
+      case CollectiveKind::kGather:
+        return 0;
       case CollectiveKind::kReduceScatter:
       case CollectiveKind::kAllToAll:
-      case CollectiveKind::kScatter: return r;
-      default: return c;
+      case CollectiveKind::kScatter:
+        return r;
+      default:
+        return c;
     }
   }
   bool advance(int rank) {
@@ -110,13 +115,15 @@ class Machine {
     }
     const auto value = values_.find({s.rank, s.value});
     if (value == values_.end()) {
-      ADD_FAILURE() << "rank " << rank << " reads value " << s.value << " of rank " << s.rank << " too early";
+      ADD_FAILURE() << "rank " << rank << " reads value " << s.value << " of rank " << s.rank
+                    << " too early";
       return {};
     }
     const auto [word, phase] = value->second;
-    const bool covered = s.rank == rank || std::any_of(needs.begin(), needs.end(), [&](const Need& n) {
-      return n.rank == s.rank && n.phase >= phase;
-    });
+    const bool covered =
+        s.rank == rank || std::any_of(needs.begin(), needs.end(), [&](const Need& n) {
+          return n.rank == s.rank && n.phase >= phase;
+        });
     EXPECT_TRUE(covered) << "it is there by luck: nothing was waited for";
     return word;
   }
@@ -156,8 +163,9 @@ void expect_compiled_right(const Plan& plan) {
   std::vector<int> backward(forward.rbegin(), forward.rend());
   for (const auto& order : {forward, backward}) {
     for (const bool in_place : {false, true}) {
-      SCOPED_TRACE(::testing::Message() << name(plan.kind) << " " << plan.algorithm << " of " << plan.ranks
-                                        << (in_place ? " in place" : "") << ", rank " << order[0] << " first");
+      SCOPED_TRACE(::testing::Message()
+                   << name(plan.kind) << " " << plan.algorithm << " of " << plan.ranks
+                   << (in_place ? " in place" : "") << ", rank " << order[0] << " first");
       Machine machine(plan, in_place);
       machine.run(order);
       machine.check();
@@ -209,7 +217,8 @@ TEST(Program, TwoShotHasTheThreePhasesOfItsPicture) {
   EXPECT_TRUE(own[0].needs.empty());
   ASSERT_EQ(own[1].actions.size(), 1u);
   EXPECT_EQ(own[1].actions[0].kind, Action::Kind::kReduce);
-  EXPECT_GE(own[1].actions[0].value, 0) << "the result is written to the output and the ring at once";
+  EXPECT_GE(own[1].actions[0].value, 0)
+      << "the result is written to the output and the ring at once";
   EXPECT_TRUE(own[1].actions[0].has_target);
   EXPECT_EQ(own[1].needs.size(), 3u);
   EXPECT_EQ(own[1].needs[0].rank, 2) << "ranks begin with different peers";
@@ -231,7 +240,8 @@ Plan exchange_twice(const std::vector<Step>& steps) {
   for (int r = 0; r < 2; ++r) {
     for (Step s : steps) {
       if (has_peer(s.kind)) s.peer = 1 - r;
-      if (s.kind == StepKind::kReduce && r == 1 && s.source.size() == 2) std::swap(s.source[0], s.source[1]);
+      if (s.kind == StepKind::kReduce && r == 1 && s.source.size() == 2)
+        std::swap(s.source[0], s.source[1]);
       plan.steps[static_cast<std::size_t>(r)].push_back(s);
     }
   }
@@ -239,7 +249,8 @@ Plan exchange_twice(const std::vector<Step>& steps) {
 }
 
 TEST(Program, ALateCopyDoesNotOvertakeAnEarlierWrite) {
-  // Rank 0 receives something else into out:0 first, and then fills it with what was there all the time.
+  // Rank 0 receives something else into out:0 first, and then fills it with what was there all the
+  // time.
   Plan plan = empty_plan(CollectiveKind::kAllGather, 2, 1, 2);
   plan.steps[0] = {copy(in(0), tmp(1)), send(1, in(0)), recv(1, out(0)), copy(tmp(1), out(0)),
                    recv(1, out(1))};
@@ -249,9 +260,10 @@ TEST(Program, ALateCopyDoesNotOvertakeAnEarlierWrite) {
 
 TEST(Program, ALateCopyDoesNotOvertakeAnEarlierRead) {
   // out:0 is read in phase 1, and then overwritten with another chunk that is there from the start.
-  Plan plan = exchange_twice({copy(in(0), out(0)), copy(in(1), tmp(3)), send(-1, in(0)), send(-1, in(1)),
-                              recv(-1, tmp(0)), recv(-1, tmp(2)), reduce({out(0), tmp(0)}, tmp(1)),
-                              copy(tmp(3), out(0)), copy(tmp(1), out(0)), reduce({in(1), tmp(2)}, out(1))});
+  Plan plan =
+      exchange_twice({copy(in(0), out(0)), copy(in(1), tmp(3)), send(-1, in(0)), send(-1, in(1)),
+                      recv(-1, tmp(0)), recv(-1, tmp(2)), reduce({out(0), tmp(0)}, tmp(1)),
+                      copy(tmp(3), out(0)), copy(tmp(1), out(0)), reduce({in(1), tmp(2)}, out(1))});
   plan.chunks = 2;
   expect_compiled_right(plan);
 }
@@ -261,14 +273,14 @@ TEST(Program, ACopyInScratchOutlivesItsSource) {
   expect_compiled_right(exchange_twice({copy(in(0), tmp(1)), send(-1, in(0)), recv(-1, tmp(0)),
                                         reduce({in(0), tmp(0)}, out(0)), send(-1, tmp(1)),
                                         recv(-1, tmp(2)), reduce({tmp(1), tmp(2)}, out(0))}));
-  expect_compiled_right(exchange_twice({copy(in(0), out(0)), copy(out(0), tmp(1)), send(-1, out(0)),
-                                        recv(-1, out(0)), copy(out(0), tmp(0)),
-                                        reduce({tmp(1), tmp(0)}, out(0))}));
+  expect_compiled_right(
+      exchange_twice({copy(in(0), out(0)), copy(out(0), tmp(1)), send(-1, out(0)), recv(-1, out(0)),
+                      copy(out(0), tmp(0)), reduce({tmp(1), tmp(0)}, out(0))}));
 }
 
 TEST(Program, SignalsAndChunksOfOneChannelDoNotMix) {
-  expect_compiled_right(exchange_twice({send(-1, in(0)), signal(-1), wait(-1), recv(-1, tmp(0)),
-                                        reduce({in(0), tmp(0)}, out(0))}));
+  expect_compiled_right(exchange_twice(
+      {send(-1, in(0)), signal(-1), wait(-1), recv(-1, tmp(0)), reduce({in(0), tmp(0)}, out(0))}));
 }
 
 TEST(Program, APlanThatWaitsForEverIsRefused) {

@@ -135,7 +135,8 @@ TEST(Mismatch, ListsThatAllRanksKnowMustBeEqual) {
       Operation& o = a.op(r);
       o = all_reduce(list[static_cast<std::size_t>(r)]);
       o.kind = kind;
-      (kind == Kind::kAllGather ? void(o.out_blocks = out_list(list)) : void(o.in_blocks = in_list(list)));
+      (kind == Kind::kAllGather ? void(o.out_blocks = out_list(list))
+                                : void(o.in_blocks = in_list(list)));
     };
     for (int r = 0; r < 3; ++r) give(r, counts);
     EXPECT_EQ(a.blame(), -1) << name(kind);
@@ -168,7 +169,8 @@ TEST(Mismatch, GatherComparesTheRootsListWithEachRanksCount) {
         o.kind = kind;
         o.root = root;
         if (r != root) return;
-        (kind == Kind::kGather ? void(o.out_blocks = out_list(counts)) : void(o.in_blocks = in_list(counts)));
+        (kind == Kind::kGather ? void(o.out_blocks = out_list(counts))
+                               : void(o.in_blocks = in_list(counts)));
       });
       EXPECT_EQ(a.blame(), -1) << name(kind) << " to " << root;
       a.op(1).count = 1;

@@ -25,20 +25,22 @@ void expect_covered(std::size_t count, int chunks, std::size_t window_count, std
       ASSERT_LE(p.count, View::stripe(window_count, chunks, grain)) << "fits into a cell";
       if (p.count == 0) continue;
       ASSERT_EQ(p.data, next) << count << " elements, window " << w << ", chunk " << c;
-      ASSERT_EQ(static_cast<std::size_t>(p.data - buffer.data()) / element % window_count % grain, 0u);
+      ASSERT_EQ(static_cast<std::size_t>(p.data - buffer.data()) / element % window_count % grain,
+                0u);
       next = p.data + p.count * element;
     }
   }
   ASSERT_EQ(next, buffer.data() + count * element);
-  EXPECT_EQ(view.piece(0, chunks, windows, window_count, grain, element).count, 0u) << "past the end";
+  EXPECT_EQ(view.piece(0, chunks, windows, window_count, grain, element).count, 0u)
+      << "past the end";
 }
 
 TEST(View, StripesCoverTheMessageOnce) {
   for (const std::size_t element : {1u, 2u, 4u, 8u, 16u}) {
     for (const int chunks : {1, 2, 3, 5, 8}) {
       const std::size_t window = 64 / element * static_cast<std::size_t>(chunks) * 2;
-      for (const std::size_t count : {std::size_t(1), std::size_t(7), window - 1, window, window + 1,
-                                      3 * window - 5, 5 * window}) {
+      for (const std::size_t count : {std::size_t(1), std::size_t(7), window - 1, window,
+                                      window + 1, 3 * window - 5, 5 * window}) {
         expect_covered(count, chunks, window, element);
       }
     }
@@ -61,7 +63,9 @@ TEST(View, BlocksAreCutEachForItself) {
   std::array<std::byte, 100> memory{};
   const std::array<Block, 3> list{{{memory.data(), 10}, {memory.data() + 40, 3}, {nullptr, 0}}};
   const View view = View::blocked(Blocks(list.data()));
-  const auto piece = [&](int chunk, std::size_t window) { return view.piece(chunk, 3, window, 4, 1, 2); };
+  const auto piece = [&](int chunk, std::size_t window) {
+    return view.piece(chunk, 3, window, 4, 1, 2);
+  };
   EXPECT_EQ(piece(0, 0).data, memory.data());
   EXPECT_EQ(piece(0, 0).count, 4u);
   EXPECT_EQ(piece(0, 2).data, memory.data() + 16);

@@ -72,7 +72,8 @@ void expect_met(Results& results, std::uint64_t epoch = 1) {
   }
   for (auto& result : results) {
     for (std::size_t r = 0; r < results.size(); ++r) {
-      EXPECT_EQ(result->value().segment.block(static_cast<int>(r)).pid.load(), static_cast<int>(100 + r));
+      EXPECT_EQ(result->value().segment.block(static_cast<int>(r)).pid.load(),
+                static_cast<int>(100 + r));
     }
   }
 }
@@ -85,7 +86,8 @@ void expect_failed(const Results& results, Cause cause, const std::vector<std::s
     const Status s = results[r]->status();
     EXPECT_EQ(s.cause(), cause) << r << ": " << s.to_string();
     for (const std::string& word : words) {
-      EXPECT_NE(s.text().find(word), std::string::npos) << r << ": no '" << word << "' in: " << s.text();
+      EXPECT_NE(s.text().find(word), std::string::npos)
+          << r << ": no '" << word << "' in: " << s.text();
     }
   }
 }
@@ -166,14 +168,17 @@ TEST(Bootstrap, ABrokenMeetingMayBeTriedAgainOnceAllHaveCome) {
 
 TEST(Bootstrap, DifferentBuildsAreToldToAll) {
   Meeting meeting(3);
-  expect_failed(meeting.run([](BootstrapOptions& o) { o.build_tag = o.rank == 1 ? "torch 2.9" : "torch 2.11"; }),
+  expect_failed(meeting.run([](BootstrapOptions& o) {
+    o.build_tag = o.rank == 1 ? "torch 2.9" : "torch 2.11";
+  }),
                 Cause::kVersion, {"rank 1", "torch 2.9", "torch 2.11", "install one build"});
 }
 
 TEST(Bootstrap, DifferentSettingsAreToldToAll) {
   Meeting meeting(3);
-  expect_failed(meeting.run([](BootstrapOptions& o) { o.settings = o.rank == 2 ? "mode b" : "mode a"; }),
-                Cause::kInvalidArgument, {"rank 2", "mode a", "mode b"});
+  expect_failed(
+      meeting.run([](BootstrapOptions& o) { o.settings = o.rank == 2 ? "mode b" : "mode a"; }),
+      Cause::kInvalidArgument, {"rank 2", "mode a", "mode b"});
 }
 
 TEST(Bootstrap, DifferentHostsAreToldToAll) {
@@ -184,8 +189,9 @@ TEST(Bootstrap, DifferentHostsAreToldToAll) {
 
 TEST(Bootstrap, NewlinesInATagForgeNothing) {
   Meeting meeting(2);
-  expect_failed(meeting.run([](BootstrapOptions& o) { o.build_tag = o.rank == 1 ? "x\nsize=9" : "x"; }),
-                Cause::kVersion, {"x size=9"});
+  expect_failed(
+      meeting.run([](BootstrapOptions& o) { o.build_tag = o.rank == 1 ? "x\nsize=9" : "x"; }),
+      Cause::kVersion, {"x size=9"});
 }
 
 TEST(Bootstrap, MissingRanksAreListedOnAllOthersInTime) {
@@ -196,7 +202,8 @@ TEST(Bootstrap, MissingRanksAreListedOnAllOthersInTime) {
     const TimePoint start = Clock::now();
     const Results results = meeting.run();
     EXPECT_LT(Clock::now() - start, meeting.timeout + 1500ms);
-    expect_failed(results, Cause::kTimeout, {absent.size() == 2 ? "missing ranks 1, 3" : "missing rank 0"});
+    expect_failed(results, Cause::kTimeout,
+                  {absent.size() == 2 ? "missing ranks 1, 3" : "missing rank 0"});
     for (const auto& r : results) {
       if (r) {
         EXPECT_EQ(r->status().culprits(), absent) << "on every rank";
@@ -209,7 +216,8 @@ TEST(Bootstrap, ARankThatJoinsTwiceIsRefused) {
   Meeting meeting(3);
   meeting.timeout = 2s;
   // Two processes believe to be rank 1.
-  const Results results = meeting.run([](BootstrapOptions& o) { o.rank = o.rank == 2 ? 1 : o.rank; });
+  const Results results =
+      meeting.run([](BootstrapOptions& o) { o.rank = o.rank == 2 ? 1 : o.rank; });
   int refused = 0;
   for (const auto& r : results) {
     ASSERT_FALSE(r->ok());
@@ -221,7 +229,8 @@ TEST(Bootstrap, ARankThatJoinsTwiceIsRefused) {
 TEST(Bootstrap, AFullMachineAtRankZeroIsToldToAll) {
   for (const char* call : {"allocate", "create_memfd", "listen_abstract"}) {
     FaultOs broken;
-    const std::string text = std::string(call) + ": No space left on device (0.0 MiB of 1.0 MiB free there)";
+    const std::string text =
+        std::string(call) + ": No space left on device (0.0 MiB of 1.0 MiB free there)";
     broken.fail(call, Status(Cause::kResource, text));
     broken.fail("create_unlinked_file", Status(Cause::kResource, text));
     Meeting meeting(3);
@@ -242,7 +251,8 @@ TEST(Bootstrap, AFileServesWhereMemfdIsMissing) {
 
 TEST(Bootstrap, ARankWithoutDescriptorsFailsForAll) {
   FaultOs broken;
-  broken.fail("connect_abstract", Status(Cause::kResource, "creating a unix socket: Too many open files"));
+  broken.fail("connect_abstract",
+              Status(Cause::kResource, "creating a unix socket: Too many open files"));
   Meeting meeting(3);
   meeting.os = {&Os::real(), &broken, &Os::real()};
   const Results results = meeting.run();
@@ -305,9 +315,8 @@ void expect_meeting_survives(const std::function<std::vector<Fd>(Store&)>& stran
   Meeting meeting(2);
   FaultOs late;
   std::atomic<bool> intruded{false};
-  late.before("connect_abstract", [&] {
-    EXPECT_TRUE(testing::eventually([&] { return intruded.load(); }));
-  });
+  late.before("connect_abstract",
+              [&] { EXPECT_TRUE(testing::eventually([&] { return intruded.load(); })); });
   meeting.os = {&Os::real(), &late};
   std::vector<Fd> kept;
   std::thread intruder([&] {

@@ -65,7 +65,8 @@ TEST(Monitor, HoldsTheLockFromStartToStop) {
   Monitor monitor;
   ASSERT_TRUE(monitor.start(Os::real(), group[0].block(0), {}, ends.callback()).ok());
   EXPECT_EQ(liveness(group[1].block(0)), Liveness::kAlive);
-  EXPECT_EQ(hold_alive_lock(group[1].block(0)).cause(), Cause::kInternal) << "held when start returns";
+  EXPECT_EQ(hold_alive_lock(group[1].block(0)).cause(), Cause::kInternal)
+      << "held when start returns";
   group[0].block(0).state.store(shm::RankState::kLeft);
   monitor.stop();
   EXPECT_EQ(liveness(group[1].block(0)), Liveness::kLeft);
@@ -111,7 +112,8 @@ TEST(Monitor, ItsOwnEndIsSeenByThePeers) {
     Monitor monitor;
     std::vector<Monitor::Link> links;
     links.push_back({1, std::move(wire.near)});
-    ASSERT_TRUE(monitor.start(Os::real(), group[0].block(0), std::move(links), here.callback()).ok());
+    ASSERT_TRUE(
+        monitor.start(Os::real(), group[0].block(0), std::move(links), here.callback()).ok());
     std::vector<Monitor::Link> back;
     back.push_back({0, std::move(wire.far)});
     ASSERT_TRUE(other.start(Os::real(), group[1].block(1), std::move(back), there.callback()).ok());

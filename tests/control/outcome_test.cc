@@ -79,11 +79,20 @@ TEST(Outcome, WhoIsToBlame) {
       {"a fault that names a rank", {Cause::kMismatch, 2, 1}, {{1, 0}, {1, 0}, {1, 0}}, {2}},
       {"a fault that names none", {Cause::kInternal, -1, 1}, {{1, 0}, {1, 0}}, {}},
       {"the named rank need not lag", {Cause::kPeerDied, 0, 4}, {{4, 3}, {3, 3}, {3, 2}}, {0}},
-      {"timeout: who did not come", {Cause::kTimeout, -1, 5}, {{5, 4}, {4, 4}, {5, 4}, {4, 3}}, {1, 3}},
+      {"timeout: who did not come",
+       {Cause::kTimeout, -1, 5},
+       {{5, 4}, {4, 4}, {5, 4}, {4, 3}},
+       {1, 3}},
       {"timeout: one far ahead", {Cause::kTimeout, -1, 5}, {{4, 4}, {5, 4}, {4, 4}}, {0, 2}},
-      {"timeout: all came, who did not finish", {Cause::kTimeout, -1, 5}, {{5, 5}, {5, 4}, {5, 5}}, {1}},
+      {"timeout: all came, who did not finish",
+       {Cause::kTimeout, -1, 5},
+       {{5, 5}, {5, 4}, {5, 5}},
+       {1}},
       {"timeout: nobody lags", {Cause::kTimeout, -1, 5}, {{5, 4}, {5, 4}}, {}},
-      {"timeout: nobody lags, but one was waited for", {Cause::kTimeout, 1, 5}, {{5, 4}, {5, 4}}, {1}},
+      {"timeout: nobody lags, but one was waited for",
+       {Cause::kTimeout, 1, 5},
+       {{5, 4}, {5, 4}},
+       {1}},
   };
   for (const Culprits& c : table) {
     Outcome o(static_cast<int>(c.progress.size()));
@@ -107,8 +116,8 @@ TEST(Outcome, AProofThatArrivesLateStands) {
   EXPECT_EQ(p.committed(), 3u);
 }
 
-/// n ranks walk through strict operations in a random order; the faults come at a random moment. Each
-/// rank feeds its own machine with what it would see.
+/// n ranks walk through strict operations in a random order; the faults come at a random moment.
+/// Each rank feeds its own machine with what it would see.
 class Walk {
  public:
   explicit Walk(unsigned seed) : rng_(seed), n_(2 + rng_() % 4), progress_(n_), reported_(n_, 0) {

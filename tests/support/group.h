@@ -36,7 +36,9 @@ class ShmGroup {
     }
     for (int r = 0; r < ranks; ++r) segments_[0].block(r).state.store(shm::RankState::kJoined);
   }
-  [[nodiscard]] shm::Segment& operator[](int rank) { return segments_[static_cast<std::size_t>(rank)]; }
+  [[nodiscard]] shm::Segment& operator[](int rank) {
+    return segments_[static_cast<std::size_t>(rank)];
+  }
   [[nodiscard]] int ranks() const { return static_cast<int>(segments_.size()); }
 
  private:

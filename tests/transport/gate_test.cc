@@ -112,8 +112,9 @@ struct Account {
   std::uint64_t verdict = 0;
 };
 
-/// Ranks run strict operations: enter k, wait for all entries, complete k, wait for all completions.
-/// A rank stops at the freeze. `raiser` raises after a random number of operations of its own.
+/// Ranks run strict operations: enter k, wait for all entries, complete k, wait for all
+/// completions. A rank stops at the freeze. `raiser` raises after a random number of operations of
+/// its own.
 Account run_rank(Segment& segment, int rank, bool raises, std::uint64_t raise_at, unsigned jitter) {
   Gate gate(segment);
   Account account;

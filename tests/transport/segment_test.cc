@@ -121,10 +121,12 @@ TEST(Segment, BackingCanBeForced) {
   FaultOs os;
   const Status none(Cause::kResource, "Too many open files");
   os.fail("create_memfd", none);
-  EXPECT_EQ(Segment::create(os, {.ranks = 2, .backing = Backing::kMemfd}).status().text(), none.text());
+  EXPECT_EQ(Segment::create(os, {.ranks = 2, .backing = Backing::kMemfd}).status().text(),
+            none.text());
   EXPECT_EQ(os.calls("create_unlinked_file"), 0);
   FaultOs file;
-  EXPECT_TRUE(Segment::create(file, {.ranks = 2, .backing = Backing::kFile, .directory = "/tmp"}).ok());
+  EXPECT_TRUE(
+      Segment::create(file, {.ranks = 2, .backing = Backing::kFile, .directory = "/tmp"}).ok());
   EXPECT_EQ(file.calls("create_memfd"), 0);
 }
 

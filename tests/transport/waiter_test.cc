@@ -91,8 +91,8 @@ TEST(Waiter, APublicationIsNotMissedBetweenTheLookAndTheSleep) {
 }
 
 TEST(Waiter, AFaultEndsAWait) {
-  for (const Waiter::Policy policy : {Waiter::Policy{.spin = 1, .yields = 1000000},
-                                      Waiter::Policy{.spin = 0, .yields = 0}}) {
+  for (const Waiter::Policy policy :
+       {Waiter::Policy{.spin = 1, .yields = 1000000}, Waiter::Policy{.spin = 0, .yields = 0}}) {
     ShmGroup group(2);
     FaultOs os;
     std::atomic<bool> waits{false};
