@@ -355,8 +355,13 @@ void P2pEngine::check_departed() {
   }
   for (int peer = 0; peer < ranks; ++peer) {
     Outgoing& out = outgoing_[static_cast<std::size_t>(peer)];
-    if (out.queue.empty() || !left(peer)) continue;
+    Incoming& from = incoming_[static_cast<std::size_t>(peer)];
+    if ((out.queue.empty() && !from.in_message) || !left(peer)) continue;
     for (const auto& request : std::exchange(out.queue, {})) finish(request, error(peer));
+    if (from.target != nullptr) finish(std::exchange(from.target, nullptr), error(peer));
+    for (Unexpected& kept : from.kept) {
+      if (kept.claimed != nullptr) finish(std::exchange(kept.claimed, nullptr), error(peer));
+    }
   }
 }
 

@@ -27,6 +27,8 @@ struct SocketHello {
 
 /// A stranger that connects must not hold up the group for longer than this.
 constexpr milliseconds kHelloTimeout{2000};
+/// A rank's hello comes in one piece: who sends half of one is no rank.
+constexpr milliseconds kHalfHelloTimeout{50};
 /// How often a rank that serves or waits looks whether another one gave up.
 constexpr milliseconds kLookInterval{200};
 constexpr milliseconds kShortestPause{1};
@@ -315,7 +317,7 @@ class Bootstrap {
                            std::vector<bool>& served) {
     SocketHello hello{};
     auto heard = os_.receive_all(visitor, std::as_writable_bytes(std::span(&hello, 1)),
-                                 os_.now() + kHelloTimeout);
+                                 os_.now() + kHalfHelloTimeout);
     if (!heard.ok() || !equal(hello.secret, secret)) return std::nullopt;
     if (hello.rank < 1 || hello.rank >= o_.size) return std::nullopt;
     const auto r = static_cast<std::size_t>(hello.rank);

@@ -9,6 +9,9 @@ namespace {
 /// notice a death within tens of microseconds.
 constexpr std::uint32_t kYieldsPerLook = 32;
 
+/// On a machine that is busy with other programs every yield costs a time slice of theirs.
+constexpr std::chrono::milliseconds kMaxYieldTime{2};
+
 /// A sleeper is woken by publications and by the monitor's notice of a death; the slice bounds what is
 /// lost if the monitors themselves are stopped.
 constexpr std::chrono::milliseconds kSleepSlice{20};
@@ -53,7 +56,8 @@ WaitResult Waiter::look_around(std::uint64_t seq, Deadline& deadline) const {
 WaitResult Waiter::wait_long(std::uint64_t seq, Deadline& deadline, Condition condition,
                              const void* context) const {
   // What is ready counts even if a peer has died meanwhile: its data are here.
-  for (std::uint32_t i = 0; i < policy_.yields; ++i) {
+  const TimePoint sleep_from = os_->now() + kMaxYieldTime;
+  for (std::uint32_t i = 0; i < policy_.yields && os_->now() < sleep_from; ++i) {
     os_->yield();
     if (condition(context)) return {};
     if (i % kYieldsPerLook == 0) {
