@@ -26,29 +26,32 @@ struct Interleaved {
   static constexpr std::size_t kPerLane = 1;
   template <class D>
   using V = Complex<hn::Vec<D>>;
+  /// Whether two vectors are read and written directly; else through an aligned array, because
+  /// Highway would access elements, which is undefined for those that are not aligned.
+  template <class D>
+  static constexpr bool kDirect =
+      HWY_TARGET != HWY_EMU128 && sizeof(Storage) * hn::MaxLanes(D()) >= 32;
 
   template <class D>
   static HWY_INLINE V<D> load(D d, const Storage* from) {
-    constexpr std::size_t kBytes = sizeof(Storage) * hn::MaxLanes(D());
     V<D> v;
-    if constexpr (kBytes >= 32) {
+    if constexpr (kDirect<D>) {
       hn::LoadInterleaved2(d, reinterpret_cast<const T*>(from), v.re, v.im);
     } else {
       alignas(32) T lanes[2 * hn::MaxLanes(D())];
-      std::memcpy(lanes, from, kBytes);
+      std::memcpy(lanes, from, sizeof(lanes));
       hn::LoadInterleaved2(d, lanes, v.re, v.im);
     }
     return v;
   }
   template <class D>
   static HWY_INLINE void store(D d, V<D> v, Storage* to) {
-    constexpr std::size_t kBytes = sizeof(Storage) * hn::MaxLanes(D());
-    alignas(64) T lanes[2 * hn::MaxLanes(D())];
-    if constexpr (kBytes >= 32) {
+    if constexpr (kDirect<D>) {
       hn::StoreInterleaved2(v.re, v.im, d, reinterpret_cast<T*>(to));
     } else {
+      alignas(32) T lanes[2 * hn::MaxLanes(D())];
       hn::StoreInterleaved2(v.re, v.im, d, lanes);
-      std::memcpy(to, lanes, kBytes);
+      std::memcpy(to, lanes, sizeof(lanes));
     }
   }
   template <class D>

@@ -283,29 +283,42 @@ HWY_NOINLINE void reduce_many(const Op& op, const ReduceCall& call, std::size_t 
 /// is written by the C library's copy: it owns the choice between vectors and `rep movsb`, which
 /// needs no read for ownership of lines that another core has in its cache.
 template <class Codec, class Op>
-void reduce_mirrored(const Op& op, const ReduceCall& call, std::size_t count) {
+HWY_NOINLINE void reduce_mirrored(const Op& op, const ReduceCall& call, std::size_t count) {
   using Storage = typename Codec::Storage;
   constexpr std::size_t kBlock = kBlockBytes / sizeof(Storage);
-  alignas(64) Storage scratch[kBlock];
   auto* target = static_cast<Storage*>(call.target);
   auto* mirror = static_cast<Storage*>(call.mirror);
-  const bool stream = call.stream_target && count >= kBlock;
   for (std::size_t i = 0; i < count; i += kBlock) {
     const std::size_t n = std::min(kBlock, count - i);
-    Storage* out = stream ? scratch : target + i;
-    reduce_many<Codec, false>(op, call, i, n, out);
-    if (stream) copy_vectors<true>(target + i, out, n * sizeof(Storage));
-    std::memcpy(mirror + i, out, n * sizeof(Storage));
+    reduce_many<Codec, false>(op, call, i, n, target + i);
+    std::memcpy(mirror + i, target + i, n * sizeof(Storage));
+  }
+}
+
+/// The same with a streamed target: each block is made beside it.
+template <class Codec, class Op>
+HWY_NOINLINE void reduce_mirrored_stream(const Op& op, const ReduceCall& call, std::size_t count) {
+  using Storage = typename Codec::Storage;
+  constexpr std::size_t kBlock = kBlockBytes / sizeof(Storage);
+  alignas(64) Storage block[kBlock];
+  auto* target = static_cast<Storage*>(call.target);
+  auto* mirror = static_cast<Storage*>(call.mirror);
+  for (std::size_t i = 0; i < count; i += kBlock) {
+    const std::size_t n = std::min(kBlock, count - i);
+    reduce_many<Codec, false>(op, call, i, n, block);
+    copy_vectors<true>(target + i, block, n * sizeof(Storage));
+    std::memcpy(mirror + i, block, n * sizeof(Storage));
   }
 }
 
 template <class Codec, class Op>
 HWY_INLINE void reduce_with(const Op& op, const ReduceCall& call, std::size_t count) {
   using Storage = typename Codec::Storage;
+  const bool stream = call.stream_target && count * sizeof(Storage) >= kMinStreamedBytes;
   if (HWY_UNLIKELY(call.mirror != nullptr)) {
+    if (stream) return reduce_mirrored_stream<Codec>(op, call, count);
     reduce_mirrored<Codec>(op, call, count);
-  } else if (HWY_UNLIKELY(call.stream_target && count * sizeof(Storage) >= kMinStreamedBytes &&
-                          is_aligned<Storage>(call.target))) {
+  } else if (HWY_UNLIKELY(stream && is_aligned<Storage>(call.target))) {
     reduce_many<Codec, true>(op, call, 0, count, call.target);
   } else if (call.num_sources == 2) {
     const TwoSources<Storage> sources{static_cast<const Storage*>(call.sources[0]),
