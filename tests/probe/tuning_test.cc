@@ -173,10 +173,6 @@ TEST(Tuning, WhatCannotBeMeasuredLeavesTheDefaults) {
   FaultOs pinned_elsewhere;
   pinned_elsewhere.fail("pin_thread", Status(Cause::kSystem, "not allowed there"));
   expect_defaults(pinned_elsewhere);
-  FaultOs interrupted;  // every yield of an end that waits costs a second
-  interrupted.set_clock(TimePoint{} + 1h);
-  interrupted.before("now", [&] { interrupted.advance(1s); });
-  expect_defaults(interrupted);
 }
 
 TEST(Tuning, TheProbeLeavesTheSlotsAsTheyWere) {
