@@ -63,7 +63,8 @@ function(topocoll_library)
   endforeach()
   set_target_properties(topocoll PROPERTIES
     VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
-    LINK_FLAGS "-Wl,--exclude-libs,ALL -Wl,-z,defs")
+    LINK_FLAGS "-Wl,--exclude-libs,ALL -Wl,-z,defs -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/exports.map"
+    LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/exports.map)
   if(TOPOCOLL_SANITIZE)
     set_target_properties(topocoll PROPERTIES LINK_FLAGS "-Wl,--exclude-libs,ALL")
   endif()
