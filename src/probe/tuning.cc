@@ -184,9 +184,10 @@ shm::Tuning defaults(Os& os, const shm::Segment& segment, const TuningRequest& r
   const int ranks = segment.ranks();
   shm::Tuning t;
   t.meet = ranks > 2 && request.oversubscribed ? 1 : 0;
-  t.eager_bytes = std::min<std::uint64_t>(
-      request.eager_bytes.value_or(ranks <= 2 ? std::size_t(32) << 10 : std::size_t(64) << 10),
-      segment.layout().eager_capacity);
+  // Where one rank reduces for all, the others' cores idle meanwhile: only short work is worth that.
+  const std::size_t eager_kib = t.meet != 0 ? 16 : (ranks <= 2 ? 32 : 64);
+  t.eager_bytes = std::min<std::uint64_t>(request.eager_bytes.value_or(eager_kib << 10),
+                                          segment.layout().eager_capacity);
   t.stream_bytes = stream_threshold();
   t.window_bytes = std::uint64_t(ranks <= 2 ? 1024 : 512) << 10;
   t.exchange_bytes = std::uint64_t(64) << 10;
