@@ -131,13 +131,13 @@ c10::intrusive_ptr<CollectiveWork> TopocollBackend::make_work(const Call& call) 
 
 WorkPtr TopocollBackend::issue(Call call, bool async) {
   if (at::hasCallbacks()) [[unlikely]] {
-    const bool p2p = !call.has_collective();
+    const bool p2p = call.collectives() == 0;
     const auto tensors = call.tensors();
     const std::int64_t elements =
         call.operations.empty() ? 0 : static_cast<std::int64_t>(call.operations[0].count);
     const std::string title = call.name.plain();
     RECORD_PARAM_COMMS_DATA(
-        std::make_tuple(static_cast<std::int64_t>(communicator_->sequence()) + (p2p ? 0 : 1), p2p),
+        std::make_tuple(static_cast<std::int64_t>(issued_.load()) + (p2p ? 0 : 1), p2p),
         std::make_tuple(pg_uid_, pg_desc_), tensors, call.outputs, rank_, std::string(title),
         elements, elements, tensors.empty() ? at::kByte : tensors[0].scalar_type(),
         std::vector<std::int64_t>(), std::vector<std::int64_t>(), 0, 1, size_);
@@ -150,7 +150,8 @@ WorkPtr TopocollBackend::issue_now(Call call, bool async) {
   if (open_groups_.load(std::memory_order_relaxed) != 0) {
     if (Group* group = open_group()) {
       group->call.absorb(std::move(call));
-      return group->work;
+      // A blocking call in a group is done when the group is: its caller must have nothing to wait for.
+      return async ? WorkPtr(group->work) : WorkPtr();
     }
   }
   // Behind queued collectives even a blocking one has to queue; and a group of operations ends as one.
@@ -163,22 +164,34 @@ WorkPtr TopocollBackend::issue_now(Call call, bool async) {
 
 WorkPtr TopocollBackend::run(Call call) {
   auto work = make_work(call);
+  const std::uint64_t seq = number(call);
   Communicator::Received received;
   Status status;
   {
     const WithoutGil released;
     status = communicator_->run(call.operations[0], &received);
   }
-  work->finish_now(std::move(call), status, received.source, communicator_->sequence());
+  if (status.cause() == Cause::kInvalidArgument) {
+    --issued_;
+  }
+  work->finish_now(std::move(call), status, received.source, seq);
   raise_if_failed(work->status());
   return work;
 }
 
+// The group's number of the call, or of the last of its collectives.
+std::uint64_t TopocollBackend::number(const Call& call) {
+  const std::size_t collectives = call.collectives();
+  return issued_.fetch_add(collectives) + collectives;
+}
+
 WorkPtr TopocollBackend::start(Call call, c10::intrusive_ptr<CollectiveWork> work) {
   if (call.operations.empty()) {
-    work->finish_now(std::move(call), Status(), -1, communicator_->sequence());
+    work->finish_now(std::move(call), Status(), -1, issued_);
     return work;
   }
+  const std::size_t collectives = call.collectives();
+  const std::uint64_t seq = number(call);
   std::shared_ptr<topocoll::Work> pending;
   if (call.operations.size() == 1) {
     pending = communicator_->enqueue(call.operations[0]);
@@ -186,17 +199,19 @@ WorkPtr TopocollBackend::start(Call call, c10::intrusive_ptr<CollectiveWork> wor
     pending = communicator_->enqueue(
         std::vector<Operation>(call.operations.begin(), call.operations.end()));
   }
-  work->follow(std::move(call), pending, communicator_->sequence());
+  work->follow(std::move(call), pending, seq);
   if (pending->done() && pending->status().cause() == Cause::kInvalidArgument) {
+    issued_ -= collectives;
     raise(pending->status());  // nothing was sent: the caller learns it at once
   }
   return work;
 }
 
-Status TopocollBackend::run_and_wait(Operation operation) {
+Status TopocollBackend::run_and_wait(const Call& call) {
   const WithoutGil released;
-  return ledger_->queued == 0 ? communicator_->run(operation)
-                              : communicator_->enqueue(std::move(operation))->wait();
+  static_cast<void>(number(call));
+  return ledger_->queued == 0 ? communicator_->run(call.operations[0])
+                              : communicator_->enqueue(call.operations[0])->wait();
 }
 
 TopocollBackend::Group* TopocollBackend::open_group() {
@@ -273,8 +288,6 @@ void TopocollBackend::eagerConnectSingleDevice(at::Device device) {
                  "topocoll was built without CUDA: it cannot be bound to " + device.str()));
   }
 }
-
-std::uint64_t TopocollBackend::getSequenceNumberForGroup() { return communicator_->sequence(); }
 
 void TopocollBackend::setTimeout(std::chrono::milliseconds timeout) {
   options_->timeout = timeout;

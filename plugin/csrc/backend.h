@@ -102,7 +102,7 @@ class TopocollBackend final : public c10d::Backend {
   void eagerConnectSingleDevice(at::Device device) override;
 
   void setSequenceNumberForGroup() override {}  // numbers start at 0 on every rank
-  std::uint64_t getSequenceNumberForGroup() override;
+  std::uint64_t getSequenceNumberForGroup() override { return issued_; }
   void setTimeout(std::chrono::milliseconds timeout) override;
   c10d::ErrorType getError() override;
   void registerOnCompletionHook(
@@ -133,8 +133,9 @@ class TopocollBackend final : public c10d::Backend {
   WorkPtr issue_now(Call call, bool async);
   WorkPtr run(Call call);
   WorkPtr start(Call call, c10::intrusive_ptr<CollectiveWork> work);
+  std::uint64_t number(const Call& call);
   WorkPtr receive(Tensors& tensors, int source, int tag, CallName name);
-  Status run_and_wait(Operation operation);
+  Status run_and_wait(const Call& call);
   void gather_from_others(std::chrono::milliseconds limit, bool wait_all_ranks);
   void report_to_first(std::chrono::milliseconds limit);
   Group* open_group();
@@ -150,6 +151,7 @@ class TopocollBackend final : public c10d::Backend {
   const pid_t owner_;
   std::shared_ptr<Communicator> communicator_;
   const std::shared_ptr<Ledger> ledger_ = std::make_shared<Ledger>();
+  std::atomic<std::uint64_t> issued_{0};  ///< collectives, queued ones included
   int splits_ = 0;
   int merges_ = 0;
 

@@ -247,10 +247,12 @@ void Call::absorb(Call&& other) {
   std::move(other.copies_.begin(), other.copies_.end(), std::back_inserter(copies_));
 }
 
-bool Call::has_collective() const {
-  return std::any_of(operations.begin(), operations.end(), [](const Operation& operation) {
-    return operation.kind != CollectiveKind::kSend && operation.kind != CollectiveKind::kRecv;
-  });
+std::size_t Call::collectives() const {
+  const auto count =
+      std::count_if(operations.begin(), operations.end(), [](const Operation& operation) {
+        return operation.kind != CollectiveKind::kSend && operation.kind != CollectiveKind::kRecv;
+      });
+  return static_cast<std::size_t>(count);
 }
 
 }  // namespace topocoll::plugin

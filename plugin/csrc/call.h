@@ -70,7 +70,7 @@ class Call {
   void copy_back();
   /// Adds the other call's operations, tensors and copies to this one.
   void absorb(Call&& other);
-  [[nodiscard]] bool has_collective() const;
+  [[nodiscard]] std::size_t collectives() const;
   /// The caller's tensors, for the profiler.
   [[nodiscard]] std::vector<at::Tensor> tensors() const { return {kept_.begin(), kept_.end()}; }
 

@@ -75,7 +75,7 @@ WorkPtr TopocollBackend::allreduce_sparse(Tensors& tensors, const c10d::Allreduc
   meta.count = sizeof(Shape) / sizeof(std::int64_t);
   meta.in = &mine;
   meta.out = shapes.data();
-  raise_if_failed(run_and_wait(meta));
+  raise_if_failed(run_and_wait(exchange));
   require_same_shape(shapes);
 
   Tensors all_indices;
@@ -93,7 +93,7 @@ WorkPtr TopocollBackend::allreduce_sparse(Tensors& tensors, const c10d::Allreduc
     gather.set_moved_type(operation, part);
     operation.in = gather.input(part);
     operation.out_blocks = gather.output_blocks(*whole, element_of(part));
-    raise_if_failed(run_and_wait(operation));
+    raise_if_failed(run_and_wait(gather));
     gather.copy_back();
   }
   at::Tensor sum = at::sparse_coo_tensor(at::cat(all_indices, 1), at::cat(all_values, 0),
@@ -107,7 +107,7 @@ WorkPtr TopocollBackend::allreduce_sparse(Tensors& tensors, const c10d::Allreduc
   Call done(kSparse);
   done.outputs = tensors;
   auto work = make_work(done);
-  work->finish_now(std::move(done), Status(), -1, communicator_->sequence());
+  work->finish_now(std::move(done), Status(), -1, issued_);
   return work;
 }
 

@@ -23,12 +23,19 @@ class StoreAdapter final : public topocoll::Store {
   }
 
   Result<std::string> get(const std::string& key, std::chrono::milliseconds timeout) override {
-    return guarded<std::string>("get", key, [&] {
-      // torch's stores take 0 to mean "for ever".
-      store_->wait({key}, std::max(timeout, std::chrono::milliseconds(1)));
+    // torch's stores take 0 to mean "for ever".
+    timeout = std::max(timeout, std::chrono::milliseconds(1));
+    const auto deadline = std::chrono::steady_clock::now() + timeout;
+    auto got = guarded<std::string>("get", key, [&] {
+      store_->wait({key}, timeout);
       const auto value = store_->get(key);
       return std::string(value.begin(), value.end());
     });
+    // Each kind of store throws something else when the time is up.
+    if (got.status().cause() == Cause::kSystem && std::chrono::steady_clock::now() >= deadline) {
+      return Status(Cause::kTimeout, got.status().text());
+    }
+    return got;
   }
 
   Result<std::int64_t> add(const std::string& key, std::int64_t delta) override {
@@ -48,7 +55,7 @@ class StoreAdapter final : public topocoll::Store {
     try {
       return Result<T>(f());
     } catch (const c10::DistStoreError& e) {
-      // What torch throws when a wait ran out of time; a lost server is a DistNetworkError.
+      // What the TCP store throws when a wait ran out of time; a lost server is a DistNetworkError.
       return failed(Cause::kTimeout, e.what_without_backtrace());
     } catch (const c10::Error& e) {
       return failed(Cause::kSystem, e.what_without_backtrace());

@@ -47,7 +47,7 @@ void CollectiveWork::follow(Call call, std::shared_ptr<topocoll::Work> pending, 
   call_ = std::move(call);
   seq_ = seq;
   pending_ = std::move(pending);
-  if (call_.has_collective()) {
+  if (call_.collectives() != 0) {
     ++ledger_->queued;
   }
   {
@@ -91,7 +91,7 @@ void CollectiveWork::complete(const Status& status) {
       call_hook();
     }
     if (pending_ != nullptr) {
-      if (call_.has_collective()) {
+      if (call_.collectives() != 0) {
         --ledger_->queued;
       }
       const std::lock_guard lock(ledger_->mutex);

@@ -10,6 +10,8 @@ import contextlib
 import dataclasses
 import datetime
 import faulthandler
+import functools
+import itertools
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -28,6 +30,13 @@ import torch.distributed as dist
 PATIENCE = float(os.environ.get("TEST_PATIENCE", "1"))
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(["torch", "torch.distributed", "numpy", "harness"])
+_runs = itertools.count()
+
+
+@functools.cache
+def _server() -> dist.TCPStore:
+    """The store of all runs, each of which has a prefix of its own."""
+    return dist.TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False)
 
 
 @dataclasses.dataclass
@@ -51,11 +60,14 @@ class Job:
 
     rank: int
     ranks: int
+    port: int
+    prefix: str
     directory: str
     options: dict[str, Any]
 
     def store(self, name: str = "store") -> dist.Store:
-        return dist.FileStore(os.path.join(self.directory, name), -1)
+        client = dist.TCPStore("127.0.0.1", self.port, None, False)
+        return dist.PrefixStore(f"{self.prefix}/{name}", client)
 
     def init(self, **changes: Any) -> None:
         arguments: dict[str, Any] = dict(
@@ -83,12 +95,13 @@ def run(
 
     With ``init`` the default process group exists around the call; ``options`` go to init_process_group.
     """
+    port, prefix = _server().port, f"run{next(_runs)}"
     deadline = time.monotonic() + seconds * PATIENCE
     with tempfile.TemporaryDirectory(prefix="topocoll-test-") as directory:
         processes = []
         pipes = []
         for rank in range(ranks):
-            job = Job(rank, ranks, directory, options)
+            job = Job(rank, ranks, port, prefix, directory, options)
             ours, theirs = _context.Pipe(duplex=False)
             process = _context.Process(
                 target=_rank_main,

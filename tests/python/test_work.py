@@ -191,17 +191,20 @@ def test_barriers() -> None:
 
 
 def _sequence(job: Job) -> None:
-    pg = dist.group.WORLD
-    assert pg._get_sequence_number_for_group() == 0
+    number = backend()._get_sequence_number_for_group
+    assert number() == 0
     dist.all_reduce(torch.ones(1))
-    dist.all_reduce(torch.ones(1), async_op=True).wait()
+    work = dist.all_reduce(torch.ones(1), async_op=True)
+    assert number() == work.seq == 2
+    work.wait()
     if job.rank == 0:
         dist.send(torch.ones(1), 1)
     else:
         dist.recv(torch.ones(1), 0)
-    assert pg._get_sequence_number_for_group() == 2
+    with raises("invalid_argument"):
+        dist.all_reduce(torch.ones(1), dist.ReduceOp.BAND)
     backend()._set_sequence_number_for_group()
-    assert pg._get_sequence_number_for_group() == 2
+    assert number() == 2
     backend().commit()
     assert backend().committed == 2
 

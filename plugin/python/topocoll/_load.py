@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import importlib
+import multiprocessing.util
 import os
 import pathlib
 import re
@@ -30,6 +31,7 @@ _REBUILD = (
 
 _lock = threading.RLock()
 _module: ModuleType | None = None
+_finalizer: tuple[int, Any] | None = None
 
 
 def module() -> ModuleType:
@@ -131,6 +133,8 @@ def _check_interface(loaded: ModuleType, info: Any, torch: Any) -> None:
     """Calls a backend of one rank through torch's own bindings: a shifted function table fails here."""
     from torch._C._distributed_c10d import Backend
 
+    from .errors import CollectiveError
+
     try:
         options = loaded.Options()
         probe = loaded.TopocollBackend(None, 0, 1, options, "probe", "")
@@ -145,6 +149,8 @@ def _check_interface(loaded: ModuleType, info: Any, torch: Any) -> None:
             tensor.item(),
         )
         Backend.shutdown(probe)
+    except CollectiveError:
+        raise  # it works so far as to say what is wrong, which is not the interface
     except Exception as error:
         seen = (f"{type(error).__name__}: {error}",)
     if seen != ("topocoll", 1, True, True, 7.0):
@@ -154,14 +160,20 @@ def _check_interface(loaded: ModuleType, info: Any, torch: Any) -> None:
         )
 
 
+def leave_at_exit() -> None:
+    """For processes that multiprocessing forked: they end without Python's own exit functions."""
+    global _finalizer
+    if _finalizer is None or _finalizer[0] != os.getpid():
+        finalizer = multiprocessing.util.Finalize(None, _leave, (module(),), exitpriority=1)
+        _finalizer = (os.getpid(), finalizer)
+
+
 def _leave(loaded: ModuleType) -> None:
-    """At exit: delivers what was sent, or tells the other ranks why this one ends."""
-    error = getattr(sys, "last_value", None)
+    """At exit: delivers what was sent, or tells the other ranks why this one ends. May be called twice."""
+    error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     reason = ""
     if isinstance(error, Exception):
         text = " ".join(str(error).split())[:200]
-        reason = f"a rank ended with {type(error).__name__}: {text}" if text else (
-            f"a rank ended with {type(error).__name__}"
-        )
+        reason = f"it ended with {type(error).__name__}" + (f": {text}" if text else "")
     loaded.leave_all(reason)
     loaded.stop_callbacks()

@@ -36,6 +36,7 @@ def create_backend(dist_options: Any, options: Any) -> Any:
     from . import _load
 
     module = _load.module()
+    _load.leave_at_exit()
     if options is None:
         options = module.Options()
     elif isinstance(options, module.Options):
