@@ -39,6 +39,7 @@ struct KillCase {
 class Kill : public ::testing::TestWithParam<KillCase> {};
 
 TEST_P(Kill, SurvivorsAgreeOnTheOperationAndTheCulprit) {
+  TOPOCOLL_FORKS_RANKS();
   const KillCase c = GetParam();
   const unsigned seed = std::random_device{}();
   std::mt19937 random(seed);
@@ -83,6 +84,7 @@ INSTANTIATE_TEST_SUITE_P(
                       KillCase{8, 1024, CommitMode::kStrict}, KillCase{3, 8 << 20, CommitMode::kChained}));
 
 TEST(Fault, ADeathIsNoticedByRanksThatSleep) {
+  TOPOCOLL_FORKS_RANKS();
   ForkedRanks ranks(3, [](Communicator& comm, Report& report) {
     report.ready = true;
     if (comm.rank() == 2) pause();
@@ -101,6 +103,7 @@ TEST(Fault, ADeathIsNoticedByRanksThatSleep) {
 }
 
 TEST(Fault, AStoppedRankIsNamedAtTheDeadlineAndFailsWhenItWakes) {
+  TOPOCOLL_FORKS_RANKS();
   ForkedRanks ranks(3, [](Communicator& comm, Report& report) { reduce_until_error(comm, report, 256); },
                     CommitMode::kStrict, 700ms);
   ASSERT_TRUE(ranks.await_ready());
@@ -194,6 +197,7 @@ TEST(Fault, DifferentCallsRaiseMismatchOnEveryRankBeforeAnyOutput) {
 }
 
 TEST(Fault, AForkedChildIsRefusedAndItsParentUnharmed) {
+  TOPOCOLL_FORKS_RANKS();
   testing::run_ranks(2, [](Communicator& comm) {
     if (comm.rank() == 0) {
       const pid_t child = fork();

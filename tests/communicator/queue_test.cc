@@ -150,6 +150,7 @@ TEST(Message, TooLargeOrOfAnotherTypeIsTheReceiversError) {
 }
 
 TEST(Message, ADepartedSendersMessagesStillArrive) {
+  TOPOCOLL_FORKS_RANKS();
   testing::ForkedRanks ranks(2, [](Communicator& comm, testing::Report& report) {
     std::vector<int> data(100'000, 7);
     if (comm.rank() == 0) {

@@ -55,6 +55,14 @@ inline void run_ranks(int size, const std::function<void(Communicator&)>& body,
   for (std::thread& t : threads) t.join();
 }
 
+/// Begins a test that forks ranks. The store's server is a thread of the parent, and the thread sanitizer
+/// ends children of a process with threads; it could not see across processes anyway.
+#if defined(__SANITIZE_THREAD__)
+#define TOPOCOLL_FORKS_RANKS() GTEST_SKIP() << "the thread sanitizer does not follow ranks into processes"
+#else
+#define TOPOCOLL_FORKS_RANKS() static_cast<void>(0)
+#endif
+
 /// What a forked rank tells its parent, in memory that both see.
 struct Report {
   std::atomic<bool> ready;
