@@ -90,12 +90,11 @@ class ForkedRanks {
   ForkedRanks(int size, const Body& body, CommitMode mode = CommitMode::kStrict,
               std::chrono::milliseconds timeout = 60s)
       : size_(size) {
-    auto server = serve_tcp_store("127.0.0.1", 0, "secret");
-    EXPECT_TRUE(server.ok()) << server.status().to_string();
-    server_ = std::move(*server);
-    void* p = mmap(nullptr, sizeof(Report) * static_cast<std::size_t>(size), PROT_READ | PROT_WRITE,
-                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    reports_ = static_cast<Report*>(p);
+    void* p = mmap(nullptr, bytes(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    shared_ = new (p) Shared{};
+    reports_ = reinterpret_cast<Report*>(shared_ + 1);
+    // The server is a thread, and a child forked beside a thread may inherit a lock that it holds: the
+    // children come first and wait for its port.
     for (int r = 0; r < size; ++r) {
       const pid_t pid = fork();
       if (pid == 0) {
@@ -104,6 +103,10 @@ class ForkedRanks {
       }
       pids_.push_back(pid);
     }
+    auto server = serve_tcp_store("127.0.0.1", 0, "secret");
+    EXPECT_TRUE(server.ok()) << server.status().to_string();
+    server_ = std::move(*server);
+    shared_->port = server_->port();
   }
   ForkedRanks(const ForkedRanks&) = delete;
   ForkedRanks& operator=(const ForkedRanks&) = delete;
@@ -112,7 +115,7 @@ class ForkedRanks {
       if (pid > 0) kill(pid, SIGKILL);
     }
     join_all();
-    munmap(reports_, sizeof(Report) * static_cast<std::size_t>(size_));
+    munmap(shared_, bytes());
   }
 
   Report& report(int rank) { return reports_[rank]; }
@@ -123,7 +126,7 @@ class ForkedRanks {
     const auto end = std::chrono::steady_clock::now() + limit;
     while (!condition()) {
       if (std::chrono::steady_clock::now() > end) return false;
-      std::this_thread::yield();
+      std::this_thread::sleep_for(100us);  // the ranks need the cores
     }
     return true;
   }
@@ -149,14 +152,23 @@ class ForkedRanks {
 
  private:
   void child(int rank, const Body& body, CommitMode mode, std::chrono::milliseconds timeout) {
-    auto store = connect_tcp_store("127.0.0.1", server_->port(), "secret", 30s);
+    if (!await([this] { return shared_->port != 0; })) _exit(2);
+    auto store = connect_tcp_store("127.0.0.1", shared_->port, "secret", 30s);
     if (!store.ok()) _exit(3);
     auto comm = join(rank, size_, *store, "forked", mode, timeout);
     if (comm == nullptr) _exit(4);
     body(*comm, reports_[rank]);
   }
 
+  struct alignas(64) Shared {
+    std::atomic<std::uint16_t> port;
+  };
+  [[nodiscard]] std::size_t bytes() const {
+    return sizeof(Shared) + sizeof(Report) * static_cast<std::size_t>(size_);
+  }
+
   int size_;
+  Shared* shared_ = nullptr;
   std::unique_ptr<StoreServer> server_;
   Report* reports_ = nullptr;
   std::vector<pid_t> pids_;
