@@ -188,7 +188,6 @@ def _fsdp1(job: Job) -> None:
             auto_wrap_policy=ModuleWrapPolicy({nn.Linear}),
             device_id=torch.device("cpu"),
             use_orig_params=True,
-            sync_module_states=True,
         )
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         _train(job, model, optimizer, 4)
