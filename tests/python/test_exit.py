@@ -185,3 +185,61 @@ def test_a_callback_at_exit(tmp_path: pathlib.Path) -> None:
     )
     _quiet(done)
     assert [p.stdout.strip() for p in done] == ["leaving"] * 2
+
+
+def test_a_thread_that_still_waits_at_exit(tmp_path: pathlib.Path) -> None:
+    """Row 43: it is woken, and the process ends by itself."""
+    done = _programs(
+        tmp_path,
+        """
+        import threading
+        dist.barrier()
+
+        def wait_in_vain():
+            try:
+                dist.recv(torch.ones(1), 1 - rank)
+            except dist.DistBackendError:
+                pass
+
+        threading.Thread(target=wait_in_vain, daemon=True).start()
+        time.sleep(0.3)
+        """,
+    )
+    _quiet(done)
+
+
+def test_a_child_of_multiprocessing_fork(tmp_path: pathlib.Path) -> None:
+    """Row 43: such processes end without Python's own exit functions; what they sent arrives all the same."""
+    script = tmp_path / "program.py"
+    script.write_text(
+        textwrap.dedent(
+            """
+            import multiprocessing, sys, time
+            import torch, torch.distributed as dist
+
+            def rank_main(rank, path):
+                dist.init_process_group("topocoll", init_method="file://" + path, rank=rank, world_size=2)
+                if rank == 0:
+                    dist.isend(torch.arange(3_000_000.0), 1)
+                else:
+                    time.sleep(1.0)
+                    got = torch.zeros(3_000_000)
+                    dist.recv(got, 0)
+                    assert got[-1].item() == 2_999_999.0
+
+            context = multiprocessing.get_context("fork")
+            ranks = [context.Process(target=rank_main, args=(r, sys.argv[1])) for r in range(2)]
+            for process in ranks:
+                process.start()
+            for process in ranks:
+                process.join()
+            sys.exit(max(process.exitcode for process in ranks))
+            """
+        )
+    )
+    done = subprocess.run(
+        [sys.executable, str(script), str(tmp_path / "store")],
+        capture_output=True, text=True, timeout=90 * PATIENCE,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""

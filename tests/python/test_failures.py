@@ -104,9 +104,10 @@ def _killed(job: Job, size: int, asynchronous: bool) -> Any:
 
 @pytest.mark.parametrize("size", [1, 256, 1_000_000])
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_all_survivors_of_a_killed_rank_raise_the_same(size: int, asynchronous: bool) -> None:
+@pytest.mark.parametrize("commit", ["strict", "chained"])
+def test_all_survivors_of_a_killed_rank_raise_the_same(size: int, asynchronous: bool, commit: str) -> None:
     """Row 30."""
-    outcomes = run(4, _killed, size, asynchronous)
+    outcomes = run(4, _killed, size, asynchronous, environment={"TOPOCOLL_COMMIT": commit})
     assert outcomes[1].exit_code == -signal.SIGKILL
     seen = [outcomes[r].get() for r in (0, 2, 3)]
     assert seen[0] == seen[1] == seen[2]
@@ -371,6 +372,38 @@ def _cuda(job: Job) -> None:
 
 def test_cuda_is_refused_clearly() -> None:
     results(1, _cuda)
+
+
+def _no_shared_memory(job: Job) -> str:
+    with raises("system", "/nowhere") as caught:
+        job.init()
+    return str(caught[0].cause)
+
+
+def test_no_directory_for_shared_memory() -> None:
+    """Bad input: every rank learns what is missing, and where."""
+    results(
+        2,
+        _no_shared_memory,
+        init=False,
+        environment={"TOPOCOLL_SHM_BACKING": "devshm", "TOPOCOLL_SHM_DIR": "/nowhere"},
+    )
+
+
+def _thrown_in_one_rank(job: Job) -> None:
+    dist.barrier()
+    if job.rank == 1:
+        raise KeyError("in user code")
+    with raises("peer_left", "rank 1"):
+        dist.all_reduce(torch.ones(1))
+
+
+def test_an_exception_in_one_rank() -> None:
+    """Bad input: here the process itself goes on until its harness ends it."""
+    outcomes = run(3, _thrown_in_one_rank)
+    assert isinstance(outcomes[1].error, KeyError)
+    outcomes[0].get()
+    outcomes[2].get()
 
 
 def _resources() -> tuple[int, int]:

@@ -67,8 +67,9 @@ def _ddp(job: Job) -> None:
         _check(list(model.parameters()), _alone(job.ranks, 3))
 
 
-def test_ddp() -> None:
-    results(2, _ddp)
+@pytest.mark.parametrize("commit", ["strict", "chained"])
+def test_ddp(commit: str) -> None:
+    results(2, _ddp, environment={"TOPOCOLL_COMMIT": commit})
 
 
 def _ddp_hooks(job: Job) -> None:
