@@ -12,6 +12,7 @@ seed, runs again through the other backend, and the program fails unless the fin
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 import time
@@ -140,6 +141,9 @@ def train(args: argparse.Namespace, backend: str, run: str, digits: Digits) -> d
     if rank == 0:
         print(f"  accuracy {100 * right:.2f} %   {args.epochs * steps_per_epoch / seconds:.1f} steps/s", flush=True)
     weights = full_weights(model)
+    # The group is left after its last user is gone: gloo's own destructor may hang if DDP is the one to run it.
+    del model, optimizer, network, loss
+    gc.collect()
     dist.destroy_process_group()
     return weights
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include <pthread.h>
 #include <unistd.h>
 
 namespace topocoll::plugin {
@@ -45,6 +46,7 @@ class Threads {
 
  private:
   void serve() {
+    pthread_setname_np(pthread_self(), "topocoll-calls");
     std::unique_lock lock(mutex_);
     for (;;) {
       ++idle_;
