@@ -48,7 +48,7 @@ class CMakeBuild(build_ext):
         self.cmake(
             "-S", ROOT, "-B", build, *generator,
             "-DCMAKE_BUILD_TYPE=Release", "-DTOPOCOLL_TORCH=ON", "-DTOPOCOLL_TESTS=OFF",
-            "-DTOPOCOLL_WERROR=OFF", f"-DPython_EXECUTABLE={sys.executable}",
+            f"-DPython_EXECUTABLE={sys.executable}",
             *shlex.split(os.environ.get("CMAKE_ARGS", "")),
         )
         self.cmake("--build", build, "--parallel", os.environ.get("MAX_JOBS", str(os.cpu_count() or 1)))
