@@ -101,6 +101,12 @@ Status Core::start() {
   if (!tuning.ok()) return tuning.status();
   context_.tuning = *tuning;
   context_.waiter.set_policy({tuning->spin, tuning->yields});
+  if (own_rank_ == 0 && size() > 1 && settings_.probe) {
+    // Plain vector stores do not differ from the C library's enough to be worth trying.
+    const bool free = settings_.shm_copy == ShmCopy::kAuto;
+    collectives_.learn(free ? std::vector<CopyKind>{CopyKind::kMemcpy, CopyKind::kString, CopyKind::kStream}
+                            : std::vector<CopyKind>{});
+  }
   log().debug("rank {} of {}: {}", own_rank_, size(), describe(*tuning, copies));
   return {};
 }

@@ -15,7 +15,8 @@ Status invalid(const Operation& op, const std::string& what) {
 /// Whether `count` elements times `factor` have a size that memory could hold.
 bool countable(std::size_t count, std::size_t element, std::size_t factor) {
   constexpr std::size_t kLimit = std::numeric_limits<std::size_t>::max() / 4;
-  return count <= kLimit / element / factor;
+  std::size_t bytes = 0;
+  return !__builtin_mul_overflow(count, element * factor, &bytes) && bytes <= kLimit;
 }
 
 template <class List>

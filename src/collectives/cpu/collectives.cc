@@ -17,6 +17,9 @@ bool striped(CollectiveKind kind) {
 /// As many lines as can be asked for without waiting for any of them.
 constexpr std::size_t kMaxClaimBytes = 1024;
 
+/// All-reduces of two ranks from here may learn which plan wins; below, two rounds of waiting never pay.
+constexpr std::size_t kMinTwoShotBytes = std::size_t(256) << 10;
+
 /// Cells larger than this do not move faster, and leave less of the ring for overlap.
 constexpr std::size_t kMaxCellBytes = std::size_t(256) << 10;
 
@@ -31,16 +34,45 @@ bool CpuCollectives::fits_eagerly(const Request& request) const {
   return request.payload_bytes <= c_.tuning.eager_bytes;
 }
 
+bool CpuCollectives::meets(const Request& request) const {
+  return c_.tuning.meet != 0 && request.op->kind == CollectiveKind::kAllReduce && request.op->count != 0 &&
+         fits_eagerly(request);
+}
+
+void CpuCollectives::learn(const std::vector<CopyKind>& copies) {
+  MethodChooser::Options options;
+  options.copies = copies;
+  options.eager_bytes = c_.tuning.eager_bytes;
+  const bool plan_is_free = c_.ranks == 2 && all_reduce() == AllReduceAlgorithm::kAuto;
+  if (plan_is_free) options.two_shot_min_bytes = kMinTwoShotBytes;
+  chooser_.emplace(c_.segment->header(), c_.tuning, std::move(options));
+}
+
 ExecResult CpuCollectives::execute(const Operation& op, std::uint64_t seq, shm::Deadline& deadline) {
   const Request request = Request::of(op, c_.rank, c_.ranks);
+  const std::size_t bytes = request.payload_bytes;
+  const bool timed = chooser_ && bytes >= kMinMethodBytes && !meets(request) && chooser_->begin(op.kind, bytes);
+  method_ = current_method(c_.segment->header(), c_.tuning, bytes);
+  if (!timed) [[likely]] return run(request, seq, deadline, nullptr);
+  Clock::duration waited{};
+  const TimePoint start = c_.os->now();
+  ExecResult result = run(request, seq, deadline, &waited);
+  chooser_->report(bytes, static_cast<double>((c_.os->now() - start - waited).count()));
+  return result;
+}
+
+ExecResult CpuCollectives::run(const Request& request, std::uint64_t seq, shm::Deadline& deadline,
+                               Clock::duration* waited) {
+  if (meets(request)) return meet(request, seq, deadline);
   const bool eager = fits_eagerly(request);
-  if (eager && c_.tuning.meet != 0 && op.kind == CollectiveKind::kAllReduce && op.count != 0) {
-    return meet(request, seq, deadline);
-  }
   if (ExecResult r = announce(request, seq, eager); !r.ok()) return r;
+  const TimePoint announced = waited != nullptr ? c_.os->now() : TimePoint{};
   if (ExecResult r = await_announcements(seq, deadline); !r.ok()) return r;
+  if (waited != nullptr) *waited = c_.os->now() - announced;
   if (const int culprit = find_mismatch(c_, seq); culprit >= 0) return {Stop::kMismatch, culprit, {}};
-  // Alone there is nothing to overlap, and no ring.
+  // Alone there is nothing to overlap, and no ring. What rank 0 published before its announcement is in the
+  // table by now.
+  method_ = current_method(c_.segment->header(), c_.tuning, request.payload_bytes);
   if (c_.ranks > 1 && !all_eager(seq)) return pipeline(request, seq, deadline);
   claim_next_lines(request, seq);
   consume(request, seq);
@@ -63,6 +95,8 @@ ExecResult CpuCollectives::announce(const Request& request, std::uint64_t seq, b
   std::byte* slot = c_.segment->slot(parity, c_.rank);
   line.descriptor = request.descriptor;
   std::uint64_t flag = seq;
+  const CopyFunction copy_to_slot = copy_function(method_.copy);
+  if (c_.rank == 0 && !eager && two_shot(request.op->kind, method_)) flag |= shm::kTwoShot;
   if (request.lists_counts) {
     write_counts(request, c_.ranks, slot);
     flag |= shm::kCounts;
@@ -79,13 +113,13 @@ ExecResult CpuCollectives::announce(const Request& request, std::uint64_t seq, b
       for (int q = 0; q < c_.ranks; ++q) {
         const Piece piece = request.in_blocks[q];
         const std::size_t bytes = piece.count * request.element;
-        if (bytes != 0) c_.copy_to_slot(at, piece.data, bytes);
+        if (bytes != 0) copy_to_slot(at, piece.data, bytes);
         at += bytes;
       }
     } else if (request.payload_bytes <= shm::kInlineBytes && !request.lists_counts) {
       std::memcpy(line.payload.data(), op.in, request.payload_bytes);
     } else {
-      c_.copy_to_slot(slot + request.counts_bytes, op.in, request.payload_bytes);
+      copy_to_slot(slot + request.counts_bytes, op.in, request.payload_bytes);
     }
   }
   if (!c_.gate.enter(c_.rank, seq, flag)) return {Stop::kFrozen, -1, {}};
@@ -264,7 +298,7 @@ void CpuCollectives::consume_blocks(const Request& request, std::uint64_t seq) c
   }
 }
 
-bool CpuCollectives::two_shot(CollectiveKind kind, std::size_t bytes) const {
+bool CpuCollectives::two_shot(CollectiveKind kind, Method method) const {
   if (kind == CollectiveKind::kReduce) return c_.ranks > 2;
   if (kind != CollectiveKind::kAllReduce) return false;
   switch (all_reduce()) {
@@ -273,7 +307,7 @@ bool CpuCollectives::two_shot(CollectiveKind kind, std::size_t bytes) const {
     case AllReduceAlgorithm::kTwoShot: return true;
     case AllReduceAlgorithm::kAuto: break;
   }
-  return c_.ranks > 2 || bytes >= c_.tuning.two_shot_bytes;
+  return c_.ranks > 2 || method.two_shot;
 }
 
 Result<const Program*> CpuCollectives::program(CollectiveKind kind, bool two_shot, int root) {
@@ -311,7 +345,7 @@ ExecResult CpuCollectives::pipeline(const Request& request, std::uint64_t seq, s
   const Operation& op = *request.op;
   if (Status s = c_.segment->commit_ring(*c_.os); !s.ok()) return {Stop::kResource, c_.rank, s};
   const std::size_t bytes = op.count * request.element;
-  const bool two = two_shot(op.kind, bytes);
+  const bool two = Announcements(c_, seq).two_shot();
   auto compiled = program(op.kind, two, op.root);
   if (!compiled.ok()) return {Stop::kResource, c_.rank, compiled.status()};
   const Program& program = **compiled;
@@ -349,6 +383,7 @@ ExecResult CpuCollectives::pipeline(const Request& request, std::uint64_t seq, s
   cell = std::max(unit, std::min(cell, room) / unit * unit);
   call.window_count = cell / request.element * static_cast<std::size_t>(call.chunks);
   call.windows = (message + call.window_count - 1) / call.window_count;
+  call.slot_copy = method_.copy;
   call.stream_output = op.in != op.out && bytes >= c_.tuning.stream_bytes;
   std::array<double, shm::kMaxRanks> factors;
   if (reduces(op.kind)) {
@@ -368,7 +403,8 @@ Choice CpuCollectives::choice(const Operation& op) const {
   choice.transport = c_.ranks == 1 ? "self" : "shm";
   choice.channels = 1;
   const Request request = Request::of(op, c_.rank, c_.ranks);
-  const bool two = !fits_eagerly(request) && two_shot(op.kind, op.count * request.element);
+  const Method method = current_method(c_.segment->header(), c_.tuning, request.payload_bytes);
+  const bool two = !fits_eagerly(request) && two_shot(op.kind, method);
   choice.algorithm = two ? "two_shot" : "one_shot";
   return choice;
 }

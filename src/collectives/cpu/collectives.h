@@ -11,11 +11,14 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "base/options.h"
 #include "collectives/cpu/context.h"
+#include "collectives/cpu/method.h"
 #include "collectives/cpu/pipeline.h"
 #include "collectives/cpu/request.h"
 #include "topocoll/communicator.h"
@@ -27,6 +30,9 @@ class CpuCollectives {
  public:
   explicit CpuCollectives(Context& context) : c_(context) {}
 
+  /// Rank 0: keeps learning which method wins, from the operations themselves.
+  void learn(const std::vector<CopyKind>& copies);
+
   /// Runs a validated collective as number `seq`.
   ExecResult execute(const Operation& op, std::uint64_t seq, shm::Deadline& deadline);
   /// The confirm round: returns once every rank has completed `seq`.
@@ -37,12 +43,16 @@ class CpuCollectives {
  private:
   using ProgramKey = std::tuple<CollectiveKind, bool, int>;  // kind, two_shot, root
 
+  /// `waited`, if asked for: how long the announcements of peers took to come.
+  ExecResult run(const Request& request, std::uint64_t seq, shm::Deadline& deadline, Clock::duration* waited);
   ExecResult announce(const Request& request, std::uint64_t seq, bool eager);
   ExecResult await_announcements(std::uint64_t seq, shm::Deadline& deadline);
   ExecResult meet(const Request& request, std::uint64_t seq, shm::Deadline& deadline);
   void claim_next_lines(const Request& request, std::uint64_t seq) const;
   [[nodiscard]] bool all_eager(std::uint64_t seq) const;
   [[nodiscard]] bool fits_eagerly(const Request& request) const;
+  /// The last rank to arrive will reduce for all.
+  [[nodiscard]] bool meets(const Request& request) const;
 
   void consume(const Request& request, std::uint64_t seq) const;
   void consume_blocks(const Request& request, std::uint64_t seq) const;
@@ -52,7 +62,7 @@ class CpuCollectives {
                                          bool counts) const;
 
   ExecResult pipeline(const Request& request, std::uint64_t seq, shm::Deadline& deadline);
-  [[nodiscard]] bool two_shot(CollectiveKind kind, std::size_t bytes) const;
+  [[nodiscard]] bool two_shot(CollectiveKind kind, Method method) const;
   Result<const Program*> program(CollectiveKind kind, bool two_shot, int root);
   [[nodiscard]] std::size_t largest_block(const Request& request, std::uint64_t seq) const;
 
@@ -61,6 +71,8 @@ class CpuCollectives {
   }
 
   Context& c_;
+  std::optional<MethodChooser> chooser_;  ///< rank 0, where there is something to choose
+  Method method_;                         ///< of the operation in progress
   std::uint64_t pipeline_base_ = 0;
   std::map<ProgramKey, std::unique_ptr<const Program>> programs_;
 };

@@ -53,12 +53,6 @@ struct Context {
   Context(Os& os_in, shm::Segment& segment_in, int rank_in)
       : os(&os_in), segment(&segment_in), gate(segment_in),
         waiter(os_in, segment_in, rank_in, {}), rank(rank_in), ranks(segment_in.ranks()) {}
-
-  /// Copies into a shared slot, by the method that the probe found best for the size.
-  void copy_to_slot(void* slot, const void* source, std::size_t bytes) const {
-    const bool small = bytes < tuning.small_copy_bytes;
-    copy_function(small ? CopyKind::kMemcpy : static_cast<CopyKind>(tuning.slot_copy))(slot, source, bytes);
-  }
 };
 
 }  // namespace topocoll

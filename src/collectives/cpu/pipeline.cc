@@ -21,7 +21,8 @@ class Pipeline {
  public:
   Pipeline(const Context& context, const PipelineCall& call, shm::Deadline& deadline)
       : c_(context), call_(call), program_(*call.program), deadline_(deadline),
-        phases_(static_cast<std::uint64_t>(program_.phases)), grain_(grain_of(call.element)) {
+        copy_to_slot_(copy_function(call.slot_copy)), phases_(static_cast<std::uint64_t>(program_.phases)),
+        grain_(grain_of(call.element)) {
     const std::size_t cell_count =
         call.striped ? View::stripe(call.window_count, call.chunks, grain_) : call.window_count;
     const std::size_t cell = (cell_count * call.element + 63) / 64 * 64;
@@ -124,7 +125,7 @@ class Pipeline {
     if (count == 0) return;
     switch (a.kind) {
       case Action::Kind::kPut:
-        return c_.copy_to_slot(cell(c_.rank, a.value, window), source(a.sources[0], window),
+        return copy_to_slot_(cell(c_.rank, a.value, window), source(a.sources[0], window),
                                count * call_.element);
       case Action::Kind::kCopy: {
         std::byte* target = chunk(a.target, window).data;
@@ -162,7 +163,7 @@ class Pipeline {
       if (both && r.stream_target) r.mirror = block.data();
       call_.reduce(r);
       if (both) {
-        c_.copy_to_slot(value + offset, r.mirror != nullptr ? r.mirror : r.target, now * call_.element);
+        copy_to_slot_(value + offset, r.mirror != nullptr ? r.mirror : r.target, now * call_.element);
       }
     }
   }
@@ -171,6 +172,7 @@ class Pipeline {
   const PipelineCall& call_;
   const Program& program_;
   shm::Deadline& deadline_;
+  CopyFunction copy_to_slot_;
   std::uint64_t phases_;
   std::size_t grain_;
   RingGeometry ring_;

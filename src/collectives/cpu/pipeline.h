@@ -37,6 +37,7 @@ struct PipelineCall {
   std::size_t element = 1;           ///< bytes
   std::size_t window_count = 0;      ///< elements per window (see View::piece)
   std::size_t windows = 0;           ///< equal on all ranks
+  CopyKind slot_copy = CopyKind::kMemcpy;  ///< into the ring
   bool stream_output = false;        ///< write outputs around the caches
   ReduceFunction reduce = nullptr;
   const double* factors = nullptr;   ///< by rank

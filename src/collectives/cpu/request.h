@@ -53,6 +53,7 @@ class Announcements {
     return segment_.entry(parity_, rank).flag.load(std::memory_order_relaxed);
   }
   [[nodiscard]] bool eager(int rank) const { return (flag(rank) & shm::kEager) != 0; }
+  [[nodiscard]] bool two_shot() const { return (flag(0) & shm::kTwoShot) != 0; }
   [[nodiscard]] bool lists_counts(int rank) const { return (flag(rank) & shm::kCounts) != 0; }
   /// all_to_all: elements from `from` to `to`, by the sender's announcement.
   [[nodiscard]] std::uint64_t sends(int from, int to) const;

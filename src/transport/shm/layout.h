@@ -53,6 +53,7 @@ inline constexpr std::size_t kInlineBytes = sizeof(EntryLine::payload);
 inline constexpr std::uint64_t kFrozen = std::uint64_t(1) << 63;
 inline constexpr std::uint64_t kEager = std::uint64_t(1) << 62;   ///< the payload is in the slot
 inline constexpr std::uint64_t kCounts = std::uint64_t(1) << 61;  ///< per-peer counts lead the slot
+inline constexpr std::uint64_t kTwoShot = std::uint64_t(1) << 60; ///< rank 0's: which plan an all_reduce runs
 inline constexpr std::uint64_t kSeqMask = (std::uint64_t(1) << 56) - 1;
 
 enum class RankState : std::uint32_t { kAbsent = 0, kJoined = 1, kLeft = 2 };
@@ -82,6 +83,9 @@ struct MeetingBlock {
   alignas(kLinePair) std::atomic<std::uint64_t> ready;  ///< sequence number of the newest result
 };
 
+/// Classes of message sizes that choose their method separately (see collectives/cpu/method.h).
+inline constexpr int kMethodClasses = 32;
+
 /// How the group works, decided by rank 0 and written before the others read it.
 struct Tuning {
   double flag_latency_ns = 0;       ///< one way between ranks 0 and 1; 0: not measured
@@ -108,6 +112,8 @@ struct SegmentHeader {
   std::atomic<std::uint32_t> tuning_ready;
   /// The first fault of the epoch, packed (see gate.h); 0 while there is none.
   alignas(kLinePair) std::atomic<std::uint64_t> fault;
+  /// By size, what rank 0 has learnt since it tuned the group; 0: nothing.
+  alignas(kLinePair) std::array<std::atomic<std::uint8_t>, kMethodClasses> methods;
   /// Threads asleep in the whole group: publishers look here before they ring doorbells.
   alignas(kLinePair) std::atomic<std::uint32_t> sleepers;
 };
