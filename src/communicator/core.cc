@@ -75,7 +75,8 @@ Status Core::start() {
   const auto all_joined = [&] {
     missing.clear();
     for (int r = 0; r < size(); ++r) {
-      if (assembly_.segment.block(r).state.load() != shm::RankState::kJoined) missing.push_back(r);
+      // Who is quick may already have left again.
+      if (assembly_.segment.block(r).state.load() == shm::RankState::kAbsent) missing.push_back(r);
     }
     return missing.empty();
   };

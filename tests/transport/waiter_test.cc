@@ -148,6 +148,22 @@ TEST(Waiter, WhatIsReadyCountsEvenIfAPeerHasDied) {
   EXPECT_EQ(waiter.until(1, deadline, kNever).wake, Wake::kDead);
 }
 
+TEST(Waiter, WhatIsReadyCountsEvenIfAFaultCameWithIt) {
+  for (int last = 1; last <= 12; ++last) {
+    ShmGroup group(2);
+    FaultOs os;
+    Deadline deadline(1h);
+    int looks = 0;
+    const Waiter waiter(os, group[0], 0, {.spin = 2, .yields = 6});
+    // Both become true between two looks.
+    const auto ready = [&] {
+      if (++looks == last) Gate(group[1]).raise({Cause::kAborted, 1, 2});
+      return looks > last;
+    };
+    EXPECT_TRUE(waiter.until(1, deadline, ready).ready()) << last;
+  }
+}
+
 TEST(Waiter, ARankThatIsNotJoinedIsNotMissed) {
   ShmGroup group(2);
   {

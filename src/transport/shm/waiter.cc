@@ -64,7 +64,7 @@ WaitResult Waiter::wait_long(std::uint64_t seq, Deadline& deadline, Condition co
       const WaitResult r = look_around(seq, deadline);
       if (!r.ready()) return condition(context) ? WaitResult{} : r;
     } else if (segment_->header().fault.load(std::memory_order_relaxed) != 0) {
-      return {Wake::kFault, -1};
+      return condition(context) ? WaitResult{} : WaitResult{Wake::kFault, -1};
     }
   }
   RankBlock& mine = segment_->block(rank_);
