@@ -12,13 +12,21 @@ namespace {
 constexpr double kByFar = 0.8;
 constexpr double kClearly = 0.95;
 
+/// So many operations in a row that took this many times longer or shorter than expected begin a round, if an
+/// eighth of the time until the next has passed.
+constexpr double kSurprise = 1.3;
+constexpr int kSurprises = 3;
+constexpr std::uint32_t kEarliest = 8;
+constexpr std::uint32_t kWatched = 16;  ///< small operations: one in so many is timed
+constexpr std::size_t kAllWatchedBytes = std::size_t(64) << 10;
+
 /// A round costs about ten operations, some of them slow ones: a few per cent of what passes between rounds.
 constexpr std::uint32_t kInterval = 256;
 constexpr std::uint32_t kLargeInterval = 64;  ///< from kLargeBytes: few operations are many milliseconds
 constexpr std::uint32_t kMaxGrowth = 8;
 constexpr std::uint32_t kFirstWait = 4;  ///< the first operations of a size meet cold memory
 constexpr std::size_t kLargeBytes = std::size_t(1) << 20;
-constexpr std::size_t kHugeBytes = std::size_t(16) << 20;  ///< one sample is long enough
+constexpr std::size_t kHugeBytes = std::size_t(64) << 20;  ///< one sample is long enough
 
 }  // namespace
 
@@ -94,7 +102,7 @@ bool MethodChooser::begin(CollectiveKind kind, std::size_t bytes) {
     }
     if (c.wait != 0) {
       --c.wait;
-      return false;
+      return c.expected != 0 && kind == c.kind && (bytes >= kAllWatchedBytes || c.wait % kWatched == 0);
     }
     start_round(c, size_class, kind);
     c.wait = c.interval;
@@ -110,11 +118,19 @@ bool MethodChooser::begin(CollectiveKind kind, std::size_t bytes) {
 void MethodChooser::report(std::size_t bytes, double nanoseconds) {
   const int size_class = method_class(bytes);
   Class& c = classes_[static_cast<std::size_t>(size_class)];
-  if (c.size == 0 || c.turn == 0) return;
+  if (c.size == 0) return watch(c, nanoseconds / static_cast<double>(bytes));
   const std::size_t each = turns(method_class_bytes(size_class));
   double& best = c.best[(c.turn - 1) / each];
   best = std::min(best, nanoseconds / static_cast<double>(bytes));
   if (c.turn == each * c.size) end_round(c, size_class);
+}
+
+void MethodChooser::watch(Class& c, double cost) {
+  const bool surprise = cost > c.expected * kSurprise || cost * kSurprise < c.expected;
+  c.surprises = surprise ? c.surprises + 1 : 0;
+  if (c.surprises < kSurprises || c.interval - c.wait < c.interval / kEarliest) return;
+  c.surprises = 0;
+  c.wait = 0;
 }
 
 void MethodChooser::end_round(Class& c, int size_class) {
@@ -122,6 +138,7 @@ void MethodChooser::end_round(Class& c, int size_class) {
   const Method method = c.entrants[winner];
   const bool clearly = winner != 0 && c.best[winner] < kClearly * c.best[0];
   c.size = 0;
+  c.expected = c.best[0];
   if (!clearly) {
     c.winning = c.prompted = false;
     c.interval = std::min(c.interval * 2, first_interval(size_class) * kMaxGrowth);
@@ -132,6 +149,7 @@ void MethodChooser::end_round(Class& c, int size_class) {
     c.wait = 0;
   } else {
     c.incumbent = method;
+    c.expected = c.best[winner];
     c.interval = first_interval(size_class);
     c.wait = c.interval;
     // A class that was prompted prompts nobody: two that differ would do so for ever.

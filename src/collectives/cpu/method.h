@@ -61,7 +61,8 @@ class MethodChooser {
   MethodChooser(shm::SegmentHeader& header, const shm::Tuning& tuning, Options options);
 
   /// To be called before every operation of kMinMethodBytes or more; publishes the method to use. True if
-  /// the caller shall time the operation and report it.
+  /// the caller shall time the operation and report it: in a round of trials, and now and then in between
+  /// to see whether times are still what they were.
   bool begin(CollectiveKind kind, std::size_t bytes);
   /// Time of the operation just begun, without waiting for peers to arrive.
   void report(std::size_t bytes, double nanoseconds);
@@ -78,12 +79,15 @@ class MethodChooser {
     std::uint32_t wait = 0;           ///< operations until the next round
     std::uint32_t interval = 0;       ///< doubles while nothing changes
     std::uint32_t generation = 0;     ///< changes of any class that this one has seen
+    double expected = 0;              ///< ns per byte of the incumbent in its last round; 0: unknown
+    int surprises = 0;                ///< operations in a row that took much more or less than that
     bool prompted = false;            ///< this round is due to another class's change
     bool winning = false;             ///< `challenger` won the last round
     Method challenger;
   };
 
   void start_round(Class& c, int size_class, CollectiveKind kind) const;
+  static void watch(Class& c, double cost);
   void end_round(Class& c, int size_class);
   void publish(int size_class, Method method) const;
   /// Operations per entrant of a round: those during which peers may still use the method before, and with
