@@ -14,9 +14,6 @@ bool striped(CollectiveKind kind) {
          kind == CollectiveKind::kReduce;
 }
 
-/// As many lines as can be asked for without waiting for any of them.
-constexpr std::size_t kMaxClaimBytes = 1024;
-
 /// All-reduces of two ranks from here may learn which plan wins; below, two rounds of waiting never pay.
 constexpr std::size_t kMinTwoShotBytes = std::size_t(256) << 10;
 
@@ -74,19 +71,8 @@ ExecResult CpuCollectives::run(const Request& request, std::uint64_t seq, shm::D
   // table by now.
   method_ = current_method(c_.segment->header(), c_.tuning, request.payload_bytes);
   if (c_.ranks > 1 && !all_eager(seq)) return pipeline(request, seq, deadline);
-  claim_next_lines(request, seq);
   consume(request, seq);
   return {};
-}
-
-// The next announcement goes into lines that the peers have read in the operation before this one, and
-// will not read again: asking for them now hides the invalidation behind this operation's own work.
-void CpuCollectives::claim_next_lines(const Request& request, std::uint64_t seq) const {
-  const int parity = static_cast<int>((seq + 1) & 1);
-  const auto* at = reinterpret_cast<const std::byte*>(&c_.segment->entry(parity, c_.rank));
-  const std::size_t payload = request.payload_bytes <= shm::kInlineBytes ? 0 : request.payload_bytes;
-  const std::size_t bytes = sizeof(EntryLine) + std::min(payload, kMaxClaimBytes);
-  for (std::size_t offset = 0; offset < bytes; offset += 64) __builtin_prefetch(at + offset, 1);
 }
 
 ExecResult CpuCollectives::announce(const Request& request, std::uint64_t seq, bool eager) {

@@ -48,7 +48,6 @@ class CpuCollectives {
   ExecResult announce(const Request& request, std::uint64_t seq, bool eager);
   ExecResult await_announcements(std::uint64_t seq, shm::Deadline& deadline);
   ExecResult meet(const Request& request, std::uint64_t seq, shm::Deadline& deadline);
-  void claim_next_lines(const Request& request, std::uint64_t seq) const;
   [[nodiscard]] bool all_eager(std::uint64_t seq) const;
   [[nodiscard]] bool fits_eagerly(const Request& request) const;
   /// The last rank to arrive will reduce for all.
