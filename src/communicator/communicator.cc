@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "communicator/core.h"
+#include "communicator/given_plans.h"
 #include "control/bootstrap.h"
 #include "topocoll/version.h"
 
@@ -85,7 +86,9 @@ Result<std::unique_ptr<Communicator>> Communicator::create(const CommunicatorOpt
   meeting.name = o.name;
   meeting.timeout = o.timeout;
   meeting.build_tag = o.build_tag;
-  meeting.settings = fmt::format("commit mode {}", name(mode));
+  auto plans = read_given_plans(settings->plan.value_or(""), o.size, settings->reproducible);
+  if (!plans.ok()) return plans.status();
+  meeting.settings = fmt::format("commit mode {}, plans {}", name(mode), plans->digest);
   meeting.host_id = settings->host_id.value_or("");
   meeting.backing = backing_of(settings->shm_backing);
   meeting.shm_directory = settings->shm_dir;
@@ -94,7 +97,7 @@ Result<std::unique_ptr<Communicator>> Communicator::create(const CommunicatorOpt
 
   auto core = std::make_shared<Core>(Os::real(), o, *settings, mode, std::move(*assembly));
   auto communicator = std::make_unique<ShmCommunicator>(core);
-  if (Status s = core->start(); !s.ok()) return s;
+  if (Status s = core->start(std::move(plans->plans)); !s.ok()) return s;
   return std::unique_ptr<Communicator>(std::move(communicator));
 }
 

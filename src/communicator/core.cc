@@ -59,7 +59,7 @@ Core::~Core() {
   }
 }
 
-Status Core::start() {
+Status Core::start(std::vector<Plan> plans) {
   shm::RankBlock& mine = assembly_.segment.block(own_rank_);
   mine.pid.store(os_.pid());
   shm::set_cpus(mine, os_.usable_cpus());
@@ -102,6 +102,7 @@ Status Core::start() {
   if (!tuning.ok()) return tuning.status();
   context_.tuning = *tuning;
   context_.waiter.set_policy({tuning->spin, tuning->yields});
+  collectives_.use(std::move(plans));
   if (own_rank_ == 0 && size() > 1 && settings_.probe) {
     // Plain vector stores do not differ from the C library's enough to be worth trying.
     const bool free = settings_.shm_copy == ShmCopy::kAuto;

@@ -41,7 +41,7 @@ class Core : public std::enable_shared_from_this<Core> {
   ~Core();
 
   /// Joins the group: starts the monitor, waits for all ranks, tunes. Collective.
-  Status start();
+  Status start(std::vector<Plan> plans);
 
   Status run(const Operation& operation, Communicator::Received* received);
   std::shared_ptr<Work> enqueue(std::vector<Operation> group);

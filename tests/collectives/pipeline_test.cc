@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "collectives/cpu/collectives.h"
+#include "support/evaluate.h"
 #include "support/fault_os.h"
 #include "support/group.h"
 
@@ -21,6 +22,7 @@ namespace topocoll {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::evaluate;
 using testing::FaultOs;
 using testing::run_ranks;
 using testing::ShmGroup;
@@ -46,23 +48,6 @@ struct Shape {
   bool uneven = false;
   bool in_place = false;
 };
-
-/// Evaluates "((0+1)+2)" with `leaf` for the numbers.
-template <class T, class Leaf>
-T evaluate(const std::string& text, std::size_t& at, const Leaf& leaf) {
-  if (text[at] != '(') {
-    int rank = 0;
-    while (at < text.size() && text[at] >= '0' && text[at] <= '9')
-      rank = rank * 10 + (text[at++] - '0');
-    return leaf(rank);
-  }
-  ++at;
-  const T left = evaluate<T>(text, at, leaf);
-  ++at;  // '+'
-  const T right = evaluate<T>(text, at, leaf);
-  ++at;  // ')'
-  return static_cast<T>(left + right);
-}
 
 template <class T>
 constexpr DataType type_of() {

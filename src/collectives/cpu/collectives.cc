@@ -4,6 +4,8 @@
 #include <array>
 #include <cstring>
 
+#include <fmt/format.h>
+
 namespace topocoll {
 namespace {
 
@@ -28,6 +30,7 @@ bool CpuCollectives::fits_eagerly(const Request& request) const {
   const bool forced = all_reduce() == AllReduceAlgorithm::kTwoShot ||
                       all_reduce() == AllReduceAlgorithm::kExchange;
   if (forced && request.op->kind == CollectiveKind::kAllReduce) return request.payload_bytes == 0;
+  if (given_plan(request.descriptor, request.element) >= 0) return request.payload_bytes == 0;
   return request.payload_bytes <= c_.tuning.eager_bytes;
 }
 
@@ -296,11 +299,35 @@ bool CpuCollectives::two_shot(CollectiveKind kind, Method method) const {
   return c_.ranks > 2 || method.two_shot;
 }
 
-Result<const Program*> CpuCollectives::program(CollectiveKind kind, bool two_shot, int root) {
-  const ProgramKey key{kind, two_shot, has_root(kind) ? root : 0};
-  auto& cached = programs_[key];
+int CpuCollectives::given_plan(const shm::Descriptor& op, std::size_t element) const {
+  if (plans_.empty()) return -1;
+  const auto n = static_cast<std::uint64_t>(c_.ranks);
+  const bool listed = op.counts_hash != 0;  // the count is then the sum of all ranks'
+  std::uint64_t bytes = op.count * element;
+  switch (op.kind) {
+    case CollectiveKind::kAllReduce:
+    case CollectiveKind::kReduce:
+    case CollectiveKind::kBroadcast: break;
+    case CollectiveKind::kAllGather:
+    case CollectiveKind::kReduceScatter: bytes *= listed ? 1 : n; break;
+    // Counts of the others may differ from rank to rank, so ranks could not agree on a plan by size.
+    default: return -1;
+  }
+  for (std::size_t i = plans_.size(); i-- > 0;) {
+    const Plan& plan = plans_[i];
+    if (plan.kind != op.kind || (has_root(op.kind) && plan.root != op.root)) continue;
+    if (bytes >= plan.min_bytes && bytes <= plan.max_bytes) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+Result<const Program*> CpuCollectives::program(CollectiveKind kind, int which, int root) {
+  auto& cached = programs_[{kind, has_root(kind) ? root : 0, which}];
   if (cached == nullptr) {
-    auto plan = make_direct_plan(kind, two_shot ? "two_shot" : "one_shot", c_.ranks, std::get<2>(key));
+    Result<Plan> plan = which >= kFirstGiven
+                            ? Result<Plan>(plans_[static_cast<std::size_t>(which - kFirstGiven)])
+                            : make_direct_plan(kind, which == kTwoShot ? "two_shot" : "one_shot", c_.ranks,
+                                               has_root(kind) ? root : 0);
     if (!plan.ok()) return plan.status();
     if (Status s = verify(*plan); !s.ok()) return s;
     auto compiled = compile(*plan, c_.rank);
@@ -331,8 +358,10 @@ ExecResult CpuCollectives::pipeline(const Request& request, std::uint64_t seq, s
   const Operation& op = *request.op;
   if (Status s = c_.segment->commit_ring(*c_.os); !s.ok()) return {Stop::kResource, c_.rank, s};
   const std::size_t bytes = op.count * request.element;
-  const bool two = Announcements(c_, seq).two_shot();
-  auto compiled = program(op.kind, two, op.root);
+  const Announcements announced(c_, seq);
+  const bool two = announced.two_shot();
+  const int given = given_plan(announced.descriptor(0), request.element);
+  auto compiled = program(op.kind, given >= 0 ? kFirstGiven + given : two ? kTwoShot : kOneShot, op.root);
   if (!compiled.ok()) return {Stop::kResource, c_.rank, compiled.status()};
   const Program& program = **compiled;
 
@@ -342,16 +371,17 @@ ExecResult CpuCollectives::pipeline(const Request& request, std::uint64_t seq, s
   call.base = pipeline_base_;
   call.element = request.element;
   call.striped = striped(op.kind);
-  call.chunks = two ? c_.ranks : 1;
+  call.chunks = program.chunks;
   const std::size_t grain = grain_of(request.element);
   const auto slots = static_cast<std::size_t>(std::max(2, program.phases));
-  const std::size_t room = c_.segment->ring_share() / slots / static_cast<std::size_t>(program.values);
+  const std::size_t room =
+      c_.segment->ring_share() / slots / static_cast<std::size_t>(std::max(1, program.values)) / 64 * 64;
   std::size_t message = op.count;
   std::size_t cell = kMaxCellBytes;
   if (call.striped) {
     call.input = View::striped(op.in, op.count);
     call.output = View::striped(op.out, op.count);
-    if (two) {
+    if (two || given >= 0) {
       // Two windows at least where it pays to overlap them, and no more than fit.
       const std::size_t window = std::min<std::size_t>(c_.tuning.window_bytes, bytes >= (2u << 20) ? bytes / 2 : bytes);
       cell = window / static_cast<std::size_t>(call.chunks);
@@ -366,6 +396,13 @@ ExecResult CpuCollectives::pipeline(const Request& request, std::uint64_t seq, s
     message = largest_block(request, seq);
   }
   const std::size_t unit = grain * request.element;
+  if (room < unit) {
+    return {Stop::kResource, c_.rank,
+            Status(Cause::kUnsupported,
+                   fmt::format("the {} plan keeps {} chunks in each of {} phases, for which the group's {} bytes of "
+                               "ring on each rank are too few: use a plan with fewer chunks or steps",
+                               program.algorithm, program.values, program.phases, c_.segment->ring_share()))};
+  }
   cell = std::max(unit, std::min(cell, room) / unit * unit);
   call.window_count = cell / request.element * static_cast<std::size_t>(call.chunks);
   call.windows = (message + call.window_count - 1) / call.window_count;
@@ -376,6 +413,9 @@ ExecResult CpuCollectives::pipeline(const Request& request, std::uint64_t seq, s
     const Announcements all(c_, seq);
     for (int r = 0; r < c_.ranks; ++r) factors[static_cast<std::size_t>(r)] = all.descriptor(r).factor;
     call.reduce = reduce_function(op.type, op.reduction.op);
+    // A mean is divided once, when the last contribution is in.
+    const bool mean = op.reduction.op == ReduceOp::kAvg;
+    call.reduce_part = mean ? reduce_function(op.type, ReduceOp::kSum) : call.reduce;
     call.factors = factors.data();
     call.divisor = c_.ranks;
   }
@@ -391,7 +431,8 @@ Choice CpuCollectives::choice(const Operation& op) const {
   const Request request = Request::of(op, c_.rank, c_.ranks);
   const Method method = current_method(c_.segment->header(), c_.tuning, request.payload_bytes);
   const bool two = !fits_eagerly(request) && two_shot(op.kind, method);
-  choice.algorithm = two ? "two_shot" : "one_shot";
+  const int given = given_plan(request.descriptor, request.element);
+  choice.algorithm = given >= 0 ? plans_[static_cast<std::size_t>(given)].algorithm : two ? "two_shot" : "one_shot";
   return choice;
 }
 

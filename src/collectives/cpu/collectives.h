@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "base/options.h"
@@ -33,6 +34,10 @@ class CpuCollectives {
   /// Rank 0: keeps learning which method wins, from the operations themselves.
   void learn(const std::vector<CopyKind>& copies);
 
+  /// Plans that replace the executor's own, for the sizes that they name; equal on all ranks. Each verifies
+  /// and is of this group's size. A later plan wins.
+  void use(std::vector<Plan> plans) { plans_ = std::move(plans); }
+
   /// Runs a validated collective as number `seq`.
   ExecResult execute(const Operation& op, std::uint64_t seq, shm::Deadline& deadline);
   /// The confirm round: returns once every rank has completed `seq`.
@@ -41,7 +46,11 @@ class CpuCollectives {
   [[nodiscard]] Choice choice(const Operation& op) const;
 
  private:
-  using ProgramKey = std::tuple<CollectiveKind, bool, int>;  // kind, two_shot, root
+  /// Kind, root, and which plan: one_shot, two_shot, or kFirstGiven and up for plans_.
+  using ProgramKey = std::tuple<CollectiveKind, int, int>;
+  static constexpr int kOneShot = 0;
+  static constexpr int kTwoShot = 1;
+  static constexpr int kFirstGiven = 2;
 
   /// `waited`, if asked for: how long the announcements of peers took to come.
   ExecResult run(const Request& request, std::uint64_t seq, shm::Deadline& deadline, Clock::duration* waited);
@@ -62,7 +71,9 @@ class CpuCollectives {
 
   ExecResult pipeline(const Request& request, std::uint64_t seq, shm::Deadline& deadline);
   [[nodiscard]] bool two_shot(CollectiveKind kind, Method method) const;
-  Result<const Program*> program(CollectiveKind kind, bool two_shot, int root);
+  /// Index into plans_ of the one that serves the operation, or -1. Its descriptor is the same on all ranks.
+  [[nodiscard]] int given_plan(const shm::Descriptor& op, std::size_t element) const;
+  Result<const Program*> program(CollectiveKind kind, int which, int root);
   [[nodiscard]] std::size_t largest_block(const Request& request, std::uint64_t seq) const;
 
   [[nodiscard]] AllReduceAlgorithm all_reduce() const {
@@ -73,6 +84,7 @@ class CpuCollectives {
   std::optional<MethodChooser> chooser_;  ///< rank 0, where there is something to choose
   Method method_;                         ///< of the operation in progress
   std::uint64_t pipeline_base_ = 0;
+  std::vector<Plan> plans_;  ///< that the user gave
   std::map<ProgramKey, std::unique_ptr<const Program>> programs_;
 };
 

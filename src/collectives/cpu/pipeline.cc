@@ -141,8 +141,14 @@ class Pipeline {
   void reduce(const Action& a, std::uint64_t window, std::size_t count) {
     std::array<const std::byte*, shm::kMaxRanks> from;
     std::array<const void*, shm::kMaxRanks> sources;
+    std::array<double, shm::kMaxRanks> factors;
     const std::size_t n = a.sources.size();
-    for (std::size_t k = 0; k < n; ++k) from[k] = source(a.sources[k], window);
+    for (std::size_t k = 0; k < n; ++k) {
+      from[k] = source(a.sources[k], window);
+      // Partial results have been multiplied already.
+      const int contributor = a.sources[k].contributor;
+      factors[k] = contributor < 0 ? 1.0 : call_.factors[contributor];
+    }
     std::byte* value = a.value >= 0 ? cell(c_.rank, a.value, window) : nullptr;
     std::byte* target = a.has_target ? chunk(a.target, window).data : value;
     alignas(64) std::array<std::byte, kBlockBytes> block;
@@ -157,11 +163,11 @@ class Pipeline {
       r.sources = sources.data();
       r.num_sources = static_cast<int>(n);
       r.count = now;
-      r.factors = call_.factors;
+      r.factors = factors.data();
       r.divisor = call_.divisor;
       r.stream_target = call_.stream_output && a.has_target;
       if (both && r.stream_target) r.mirror = block.data();
-      call_.reduce(r);
+      (a.completes ? call_.reduce : call_.reduce_part)(r);
       if (both) {
         copy_to_slot_(value + offset, r.mirror != nullptr ? r.mirror : r.target, now * call_.element);
       }

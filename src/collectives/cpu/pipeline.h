@@ -40,6 +40,7 @@ struct PipelineCall {
   CopyKind slot_copy = CopyKind::kMemcpy;  ///< into the ring
   bool stream_output = false;        ///< write outputs around the caches
   ReduceFunction reduce = nullptr;
+  ReduceFunction reduce_part = nullptr;  ///< for results that do not hold all contributions yet
   const double* factors = nullptr;   ///< by rank
   int divisor = 1;
 };

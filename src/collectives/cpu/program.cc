@@ -17,6 +17,7 @@ namespace {
 /// A chunk's present content: where it is, and the first phase in which it may be read.
 struct Location {
   Operand operand;
+  int contributions = 1;             ///< ranks whose data the bytes are made of
   int phase = 0;
   int value = -1;                    ///< own value that holds the same bytes; -1: none yet
   std::pair<int, int> produced{-1, -1};  ///< phase and index of the reduction that made it
@@ -26,6 +27,8 @@ struct Location {
 struct Message {
   int value = -1;  ///< -1: a signal
   int phase = 0;   ///< in which the sender finishes it
+  int contributor = -1;
+  int contributions = 0;
 };
 
 using ChunkKey = std::pair<BufferId, int>;
@@ -83,7 +86,10 @@ class RankCompiler {
 
   Location& where(const ChunkRef& chunk) {
     auto [it, fresh] = where_.try_emplace(ChunkKey{chunk.buffer, chunk.chunk});
-    if (fresh) it->second.operand.chunk = chunk;  // an input chunk, read for the first time
+    if (fresh) {  // an input chunk, read for the first time
+      it->second.operand.chunk = chunk;
+      it->second.operand.contributor = rank_;
+    }
     return it->second;
   }
 
@@ -134,14 +140,16 @@ class RankCompiler {
         add(phase, std::move(put));
       }
     }
-    links_[{rank_, step.peer, step.channel, false}].push_back({from.value, value_phase(from.value)});
+    links_[{rank_, step.peer, step.channel, false}].push_back(
+        {from.value, value_phase(from.value), from.operand.contributor, from.contributions});
   }
 
   bool recv(const Step& step) {
     auto message = take(step);
     if (!message) return false;
     Location to;
-    to.operand = {true, {}, step.peer, message->value};
+    to.operand = {message->contributor, true, {}, step.peer, message->value};
+    to.contributions = message->contributions;
     to.phase = message->phase + 1;
     if (step.target.buffer == BufferId::kOutput) {
       Action get;
@@ -150,7 +158,7 @@ class RankCompiler {
       get.has_target = true;
       get.target = step.target;
       to.phase = add(to.phase, std::move(get)).first;
-      to.operand = {false, step.target, -1, -1};
+      to.operand = {message->contributor, false, step.target, -1, -1};
     }
     where_[{step.target.buffer, step.target.chunk}] = to;
     return true;
@@ -160,11 +168,14 @@ class RankCompiler {
     Action action;
     action.kind = Action::Kind::kReduce;
     Location to;
+    to.contributions = 0;
     for (const ChunkRef& s : step.source) {
       const Location& from = where(s);
       action.sources.push_back(from.operand);
       to.phase = std::max(to.phase, from.phase);
+      to.contributions += from.contributions;
     }
+    action.completes = to.contributions == plan_.ranks;
     place(step, std::move(action), to);
   }
 
@@ -172,6 +183,8 @@ class RankCompiler {
     const Location& from = where(step.source[0]);
     Location to;
     to.phase = from.phase;
+    to.contributions = from.contributions;
+    const int contributor = from.operand.contributor;
     Action action;
     action.kind = Action::Kind::kCopy;
     action.sources = {from.operand};
@@ -183,7 +196,7 @@ class RankCompiler {
       action.kind = Action::Kind::kPut;
       to.phase = std::max(to.phase, floor_);
       to.value = action.value = new_value(to.phase);
-      to.operand = {true, {}, rank_, to.value};
+      to.operand = {contributor, true, {}, rank_, to.value};
       to.phase = add(to.phase, std::move(action)).first;
       where_[{step.target.buffer, step.target.chunk}] = to;
       return;
@@ -191,7 +204,7 @@ class RankCompiler {
     action.has_target = true;
     action.target = step.target;
     to.phase = add(to.phase, std::move(action)).first;
-    to.operand = {false, step.target, -1, -1};
+    to.operand = {contributor, false, step.target, -1, -1};
     where_[{step.target.buffer, step.target.chunk}] = to;
   }
 
@@ -200,12 +213,12 @@ class RankCompiler {
     if (step.target.buffer == BufferId::kScratch) {
       action.value = new_value(to.phase);
       to.value = action.value;
-      to.operand = {true, {}, rank_, action.value};
+      to.operand = {-1, true, {}, rank_, action.value};
       to.phase = add(to.phase, std::move(action)).first;
     } else {
       action.has_target = true;
       action.target = step.target;
-      to.operand = {false, step.target, -1, -1};
+      to.operand = {-1, false, step.target, -1, -1};
       to.produced = add(to.phase, std::move(action));
       to.phase = to.produced.first;
     }
@@ -259,6 +272,8 @@ Result<Program> compile(const Plan& plan, int rank) {
     for (RankCompiler& r : ranks) moved |= r.advance();
   }
   Program program;
+  program.algorithm = plan.algorithm;
+  program.chunks = plan.chunks;
   for (int r = 0; r < plan.ranks; ++r) {
     RankCompiler& c = ranks[static_cast<std::size_t>(r)];
     if (!c.finished()) {

@@ -12,6 +12,7 @@
 // Thread rule: a Program is a value.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "topocoll/plan.h"
@@ -21,6 +22,8 @@ namespace topocoll {
 
 /// Where an action reads: a chunk of the caller's own buffers, or a value of some rank (own or other).
 struct Operand {
+  /// The rank whose own contribution this is; -1: a partial result of several.
+  int contributor = -1;
   bool is_value = false;
   ChunkRef chunk;  ///< if not is_value
   int rank = -1;   ///< if is_value
@@ -38,6 +41,7 @@ struct Action {
   bool has_target = false;
   ChunkRef target;
   int value = -1;
+  bool completes = false;  ///< kReduce: the result holds every rank's contribution
 };
 
 /// Before a phase: what must be visible of another rank.
@@ -52,6 +56,8 @@ struct Phase {
 };
 
 struct Program {
+  std::string algorithm;   ///< the plan's
+  int chunks = 1;          ///< the plan's
   int phases = 1;          ///< over all ranks
   int values = 1;          ///< cells per window: the most that any rank needs
   std::vector<Phase> own;  ///< this rank's, `phases` of them

@@ -1,0 +1,93 @@
+#include "communicator/given_plans.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+namespace topocoll {
+namespace {
+
+constexpr std::size_t kMaxFileBytes = std::size_t{64} << 20;
+
+struct CloseFile {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+};
+
+Result<std::string> read_file(const std::string& path) {
+  const std::unique_ptr<std::FILE, CloseFile> file(std::fopen(path.c_str(), "rbe"));
+  std::string text;
+  if (file != nullptr) {
+    char part[64 * 1024];
+    while (const std::size_t got = std::fread(part, 1, sizeof part, file.get())) {
+      text.append(part, got);
+      if (text.size() > kMaxFileBytes) {
+        return Status(Cause::kResource, fmt::format("{} has more than {} bytes", path, kMaxFileBytes));
+      }
+    }
+    if (std::ferror(file.get()) == 0) return text;
+  }
+  return Status(Cause::kSystem, fmt::format("{}: {}", path, std::strerror(errno)));
+}
+
+/// "((0+1)+2)" for three ranks.
+std::string rank_order(int ranks) {
+  std::string order = "0";
+  for (int r = 1; r < ranks; ++r) order = fmt::format("({}+{})", order, r);
+  return order;
+}
+
+Status check_reproducible(const Plan& plan) {
+  if (!reduces(plan.kind)) return {};
+  const std::string wanted = rank_order(plan.ranks);
+  for (int rank = 0; rank < plan.ranks; ++rank) {
+    for (int chunk = 0; chunk < output_chunks(plan, rank); ++chunk) {
+      auto order = evaluation_order(plan, rank, chunk);
+      if (!order.ok()) return order.status();
+      if (*order == wanted) continue;
+      return Status(Cause::kInvalidArgument,
+                    fmt::format("it reduces {} where TOPOCOLL_REPRODUCIBLE asks for the order of ranks: unset "
+                                "one of the two",
+                                *order));
+    }
+  }
+  return {};
+}
+
+std::uint64_t mix(std::uint64_t hash, const std::string& text) {
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;  // FNV-1a
+  return hash;
+}
+
+}  // namespace
+
+Result<GivenPlans> read_given_plans(const std::string& files, int ranks, bool reproducible) {
+  GivenPlans given;
+  given.digest = "none";
+  std::uint64_t hash = 0xcbf29ce484222325u;
+  for (std::size_t at = 0; at < files.size();) {
+    const std::size_t end = std::min(files.find(',', at), files.size());
+    const std::string path = files.substr(at, end - at);
+    at = end + 1;
+    const auto refuse = [&path](const Status& s) { return s.annotated("TOPOCOLL_PLAN: " + path + ": "); };
+    if (path.empty()) continue;
+    auto text = read_file(path);
+    if (!text.ok()) return text.status().annotated("TOPOCOLL_PLAN: ");
+    auto plan = plan_from_json(*text);
+    if (!plan.ok()) return refuse(plan.status());
+    if (Status s = verify(*plan); !s.ok()) return refuse(s);
+    if (plan->ranks != ranks) continue;
+    if (reproducible) {
+      if (Status s = check_reproducible(*plan); !s.ok()) return refuse(s);
+    }
+    hash = mix(hash, to_json(*plan));
+    given.plans.push_back(std::move(*plan));
+  }
+  if (!given.plans.empty()) given.digest = fmt::format("{:016x}", hash);
+  return given;
+}
+
+}  // namespace topocoll
