@@ -354,6 +354,29 @@ std::size_t CpuCollectives::largest_block(const Request& request, std::uint64_t 
   return most;
 }
 
+Result<std::size_t> CpuCollectives::cell_bytes(const PipelineCall& call, std::size_t bytes, bool exchange) const {
+  const Program& program = *call.program;
+  const auto slots = static_cast<std::size_t>(std::max(2, program.phases));
+  const std::size_t room =
+      c_.segment->ring_share() / slots / static_cast<std::size_t>(std::max(1, program.values)) / 64 * 64;
+  const std::size_t unit = grain_of(call.element) * call.element;
+  if (room < unit) {
+    return Status(Cause::kUnsupported,
+                  fmt::format("the {} plan keeps {} chunks in each of {} phases, for which the group's {} bytes of "
+                              "ring on each rank are too few: use a plan with fewer chunks or steps",
+                              program.algorithm, program.values, program.phases, c_.segment->ring_share()));
+  }
+  std::size_t cell = kMaxCellBytes;
+  if (call.striped && exchange) {
+    cell = c_.tuning.exchange_bytes;
+  } else if (call.striped) {
+    // Two windows at least where it pays to overlap them, and no more than fit.
+    const std::size_t most = bytes >= (2u << 20) ? bytes / 2 : bytes;
+    cell = std::min<std::size_t>(c_.tuning.window_bytes, most) / static_cast<std::size_t>(call.chunks);
+  }
+  return std::max(unit, std::min(cell, room) / unit * unit);
+}
+
 ExecResult CpuCollectives::pipeline(const Request& request, std::uint64_t seq, shm::Deadline& deadline) {
   const Operation& op = *request.op;
   if (Status s = c_.segment->commit_ring(*c_.os); !s.ok()) return {Stop::kResource, c_.rank, s};
@@ -363,31 +386,18 @@ ExecResult CpuCollectives::pipeline(const Request& request, std::uint64_t seq, s
   const int given = given_plan(announced.descriptor(0), request.element);
   auto compiled = program(op.kind, given >= 0 ? kFirstGiven + given : two ? kTwoShot : kOneShot, op.root);
   if (!compiled.ok()) return {Stop::kResource, c_.rank, compiled.status()};
-  const Program& program = **compiled;
 
   PipelineCall call;
-  call.program = &program;
+  call.program = *compiled;
   call.seq = seq;
   call.base = pipeline_base_;
   call.element = request.element;
   call.striped = striped(op.kind);
-  call.chunks = program.chunks;
-  const std::size_t grain = grain_of(request.element);
-  const auto slots = static_cast<std::size_t>(std::max(2, program.phases));
-  const std::size_t room =
-      c_.segment->ring_share() / slots / static_cast<std::size_t>(std::max(1, program.values)) / 64 * 64;
+  call.chunks = call.program->chunks;
   std::size_t message = op.count;
-  std::size_t cell = kMaxCellBytes;
   if (call.striped) {
     call.input = View::striped(op.in, op.count);
     call.output = View::striped(op.out, op.count);
-    if (two || given >= 0) {
-      // Two windows at least where it pays to overlap them, and no more than fit.
-      const std::size_t window = std::min<std::size_t>(c_.tuning.window_bytes, bytes >= (2u << 20) ? bytes / 2 : bytes);
-      cell = window / static_cast<std::size_t>(call.chunks);
-    } else {
-      cell = c_.tuning.exchange_bytes;
-    }
   } else {
     const bool single_in = op.kind == CollectiveKind::kAllGather || op.kind == CollectiveKind::kGather;
     const bool single_out = op.kind == CollectiveKind::kReduceScatter || op.kind == CollectiveKind::kScatter;
@@ -395,23 +405,15 @@ ExecResult CpuCollectives::pipeline(const Request& request, std::uint64_t seq, s
     call.output = View::blocked(single_out ? Blocks(op.out, op.count, request.element) : request.out_blocks);
     message = largest_block(request, seq);
   }
-  const std::size_t unit = grain * request.element;
-  if (room < unit) {
-    return {Stop::kResource, c_.rank,
-            Status(Cause::kUnsupported,
-                   fmt::format("the {} plan keeps {} chunks in each of {} phases, for which the group's {} bytes of "
-                               "ring on each rank are too few: use a plan with fewer chunks or steps",
-                               program.algorithm, program.values, program.phases, c_.segment->ring_share()))};
-  }
-  cell = std::max(unit, std::min(cell, room) / unit * unit);
-  call.window_count = cell / request.element * static_cast<std::size_t>(call.chunks);
+  auto cell = cell_bytes(call, bytes, !two && given < 0);
+  if (!cell.ok()) return {Stop::kResource, c_.rank, cell.status()};
+  call.window_count = *cell / request.element * static_cast<std::size_t>(call.chunks);
   call.windows = (message + call.window_count - 1) / call.window_count;
   call.slot_copy = method_.copy;
   call.stream_output = op.in != op.out && bytes >= c_.tuning.stream_bytes;
   std::array<double, shm::kMaxRanks> factors;
   if (reduces(op.kind)) {
-    const Announcements all(c_, seq);
-    for (int r = 0; r < c_.ranks; ++r) factors[static_cast<std::size_t>(r)] = all.descriptor(r).factor;
+    for (int r = 0; r < c_.ranks; ++r) factors[static_cast<std::size_t>(r)] = announced.descriptor(r).factor;
     call.reduce = reduce_function(op.type, op.reduction.op);
     // A mean is divided once, when the last contribution is in.
     const bool mean = op.reduction.op == ReduceOp::kAvg;
@@ -420,7 +422,7 @@ ExecResult CpuCollectives::pipeline(const Request& request, std::uint64_t seq, s
     call.divisor = c_.ranks;
   }
   if (call.windows == 0) return {};
-  pipeline_base_ += pipeline_steps(program, call.windows);
+  pipeline_base_ += pipeline_steps(*call.program, call.windows);
   return run_pipeline(c_, call, deadline);
 }
 

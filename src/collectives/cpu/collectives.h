@@ -69,6 +69,9 @@ class CpuCollectives {
   [[nodiscard]] const std::byte* payload(std::uint64_t seq, int rank, std::size_t bytes,
                                          bool counts) const;
 
+  /// Bytes of a chunk of one window; `exchange`: the one-shot plan of a striped message. kUnsupported if the
+  /// ring has no room for the plan.
+  [[nodiscard]] Result<std::size_t> cell_bytes(const PipelineCall& call, std::size_t bytes, bool exchange) const;
   ExecResult pipeline(const Request& request, std::uint64_t seq, shm::Deadline& deadline);
   [[nodiscard]] bool two_shot(CollectiveKind kind, Method method) const;
   /// Index into plans_ of the one that serves the operation, or -1. Its descriptor is the same on all ranks.
