@@ -210,6 +210,27 @@ TEST(PlanJson, MutationsNeverCrashAndWhatIsReadIsStable) {
   EXPECT_GT(read, 40);
 }
 
+TEST(PlanJson, RoutesAreReadAndChecked) {
+  Plan plan = make_direct_plan(CollectiveKind::kBroadcast, "one_shot", 2, 0).value();
+  EXPECT_EQ(to_json(plan).find("routes"), std::string::npos);
+  plan.routes = {{0, 1, 0, {"g0", "a \"switch\"", "g1"}, 12.5}};
+  const std::string text = to_json(plan);
+  const Result<Plan> read = plan_from_json(text);
+  ASSERT_TRUE(read.ok()) << read.status().to_string();
+  EXPECT_EQ(*read, plan);
+  const auto changed = [&](const std::string& from, const std::string& to) {
+    std::string bad = text;
+    bad.replace(bad.find(from), from.size(), to);
+    return plan_from_json(bad).status().text();
+  };
+  EXPECT_THAT(changed("\"gbps\": 12.5", "\"gbps\": -1"),
+              HasSubstr("routes[0].gbps: expected a number"));
+  EXPECT_THAT(changed(", \"gbps\": 12.5", ""), HasSubstr("routes[0].gbps: is missing"));
+  EXPECT_THAT(changed("\"from\": 0", "\"from\": 2"),
+              HasSubstr("routes[0].from: expected an integer"));
+  EXPECT_THAT(changed("\"g0\"", "7"), HasSubstr("routes[0].path[0]: expected text"));
+}
+
 TEST(PlanText, ShowsEveryStep) {
   Plan plan = make_direct_plan(CollectiveKind::kReduce, "one_shot", 2, 1).value();
   plan.max_bytes = 4096;

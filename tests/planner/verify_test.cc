@@ -316,7 +316,7 @@ TEST(Verify, BlocksAreCutIntoPieces) {
   EXPECT_TRUE(testing::computes_right(plan));
   Plan swapped = plan;
   std::swap(swapped.steps[0][0], swapped.steps[0][1]);
-  EXPECT_THAT(verify(swapped).text(), HasSubstr("holds input:4 of rank 0"));
+  EXPECT_THAT(verify(swapped).text(), HasSubstr("output:1 holds input:5 of rank 0"));
   EXPECT_FALSE(testing::computes_right(swapped));
 }
 
