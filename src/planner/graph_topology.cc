@@ -1,0 +1,165 @@
+#include "planner/graph_topology.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+#include <tuple>
+#include <utility>
+
+namespace topocoll {
+namespace {
+
+class TopologyReader {
+ public:
+  TopologyReader(const Topology& topology, const std::vector<std::string>& ranks)
+      : topology_(topology), ranks_(ranks) {}
+
+  Result<Graph> read() {
+    if (Status s = find_ranks(); !s.ok()) return s;
+    join_places();
+    for (const TopologyEdge& edge : topology_.edges) add_edge(edge);
+    for (const CapacityGroup& group : topology_.groups) add_group(group);
+    add_nodes();
+    Result<Graph> graph = make_graph(out_, "topology");
+    if (graph.ok() || unknown_.empty()) return graph;
+    return Status(graph.status().cause(),
+                  fmt::format("{}; links without a known bandwidth were left out: {}",
+                              graph.status().text(), fmt::join(unknown_, ", ")));
+  }
+
+ private:
+  Status find_ranks() {
+    for (std::size_t i = 0; i < topology_.nodes.size(); ++i) {
+      index_[topology_.nodes[i].id] = i;
+    }
+    std::vector<std::string> ids = ranks_;
+    if (ids.empty()) {
+      for (const TopologyNode* node : topology_.of_kind(NodeKind::kGpu)) ids.push_back(node->id);
+    }
+    for (const std::string& id : ids) {
+      if (!index_.contains(id)) {
+        return Status(Cause::kInvalidArgument,
+                      fmt::format("topology: no node is called \"{}\"", id));
+      }
+      if (!is_rank_.insert(id).second) {
+        return Status(Cause::kInvalidArgument,
+                      fmt::format("topology: rank \"{}\" is named twice", id));
+      }
+      out_.nodes.push_back({id, true, fmt::format("node {}", id)});
+    }
+    return Status();
+  }
+
+  [[nodiscard]] const TopologyNode& node(const std::string& id) const {
+    return topology_.nodes[index_.at(id)];
+  }
+
+  /// Crossing from a host, package or NUMA node to one below it costs something that must be known.
+  [[nodiscard]] bool is_one_place(const TopologyEdge& edge) const {
+    if (edge.kind != "contains" || edge.bandwidth_gbps.best() || edge.upward_gbps.best())
+      return false;
+    if (is_rank_.contains(edge.from) || is_rank_.contains(edge.to)) return false;
+    const NodeKind below = node(edge.to).kind;
+    return below != NodeKind::kPackage && below != NodeKind::kNumaNode && below != NodeKind::kHost;
+  }
+
+  void join_places() {
+    place_.resize(topology_.nodes.size());
+    std::iota(place_.begin(), place_.end(), std::size_t{0});
+    for (const TopologyEdge& edge : topology_.edges) {
+      if (!index_.contains(edge.from) || !index_.contains(edge.to) || !is_one_place(edge)) continue;
+      const std::size_t above = place_of(edge.from);
+      const std::size_t below = place_of(edge.to);
+      if (above != below) place_[below] = above;
+    }
+  }
+
+  std::size_t place_of(const std::string& id) {
+    std::size_t i = index_.at(id);
+    while (place_[i] != i) i = place_[i] = place_[place_[i]];
+    return i;
+  }
+  const std::string& place_id(const std::string& id) { return topology_.nodes[place_of(id)].id; }
+
+  void add_edge(const TopologyEdge& edge) {
+    if (!index_.contains(edge.from) || !index_.contains(edge.to)) return;
+    const bool both = is_tree_edge(edge);
+    add_direction(edge, edge.from, edge.to, edge.bandwidth_gbps);
+    if (both) {
+      add_direction(edge, edge.to, edge.from,
+                    edge.upward_gbps.best() ? edge.upward_gbps : edge.bandwidth_gbps);
+    }
+  }
+
+  void add_direction(const TopologyEdge& edge, const std::string& from, const std::string& to,
+                     const Figure& gbps) {
+    const std::string& a = place_id(from);
+    const std::string& b = place_id(to);
+    if (a == b) return;
+    if (!gbps.best()) {
+      const bool carries_data = !is_processor(node(to).kind) || !is_processor(node(from).kind) ||
+                                edge.kind == "interconnect";
+      if (carries_data) unknown_.push_back(fmt::format("{} -> {}", from, to));
+      return;
+    }
+    links_[{from, to, edge.kind}] = out_.links.size();
+    out_.links.push_back({a, b, *gbps.best(), gbps.measured.has_value(), edge.latency_ns.best(),
+                          fmt::format("edge {} -> {} ({})", from, to, edge.kind)});
+  }
+
+  /// A group that measurement made wider than its members limits nothing; members that are wider
+  /// than the group can never be used beyond it.
+  void add_group(const CapacityGroup& group) {
+    if (!group.bandwidth_gbps.best()) return;
+    GraphDescription::Group result{group.id,
+                                   {},
+                                   *group.bandwidth_gbps.best(),
+                                   group.bandwidth_gbps.measured.has_value(),
+                                   fmt::format("group {}", group.id)};
+    double sum = 0;
+    const double capacity = result.measured ? quantised(result.gbps) : result.gbps;
+    for (const EdgeDirection& member : group.members) {
+      const auto found = links_.find({member.from, member.to, member.kind});
+      if (found == links_.end()) continue;
+      GraphDescription::Link& link = out_.links[found->second];
+      const double has = link.measured ? quantised(link.gbps) : link.gbps;
+      if (has > capacity) {
+        link.gbps = result.gbps;
+        link.measured = result.measured;
+      }
+      sum += std::min(has, capacity);
+      result.links.push_back(static_cast<std::int64_t>(found->second));
+    }
+    if (result.links.size() >= 2 && capacity < sum) out_.groups.push_back(std::move(result));
+  }
+
+  /// Places that a link touches; the rest of the machine is of no use to a plan.
+  void add_nodes() {
+    std::set<std::string> known = is_rank_;
+    for (const auto& link : out_.links) {
+      for (const std::string& id : {link.from, link.to}) {
+        if (known.insert(id).second) out_.nodes.push_back({id, false, fmt::format("node {}", id)});
+      }
+    }
+  }
+
+  const Topology& topology_;
+  const std::vector<std::string>& ranks_;
+  std::map<std::string, std::size_t> index_;
+  std::set<std::string> is_rank_;
+  std::vector<std::size_t> place_;
+  std::map<std::tuple<std::string, std::string, std::string>, std::size_t> links_;
+  std::vector<std::string> unknown_;
+  GraphDescription out_;
+};
+
+}  // namespace
+
+Result<Graph> graph_from_topology(const Topology& topology, const std::vector<std::string>& ranks) {
+  return TopologyReader(topology, ranks).read();
+}
+
+}  // namespace topocoll

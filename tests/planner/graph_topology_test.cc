@@ -1,0 +1,95 @@
+#include "planner/graph_topology.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "planner/bound.h"
+
+namespace topocoll {
+namespace {
+
+using ::testing::HasSubstr;
+
+TopologyNode node(const std::string& id, NodeKind kind) {
+  TopologyNode result;
+  result.id = id;
+  result.kind = kind;
+  return result;
+}
+
+TopologyEdge edge(const std::string& from, const std::string& to, const std::string& kind,
+                  std::optional<double> declared = {}, std::optional<double> measured = {}) {
+  TopologyEdge result;
+  result.from = from;
+  result.to = to;
+  result.kind = kind;
+  result.bandwidth_gbps = {declared, measured};
+  return result;
+}
+
+/// Two sockets with a root port and two GPUs each.
+Topology two_sockets() {
+  Topology t;
+  t.nodes.push_back(node("host", NodeKind::kHost));
+  for (const std::string s : {"0", "1"}) {
+    t.nodes.push_back(node("package:" + s, NodeKind::kPackage));
+    t.nodes.push_back(node("numa:" + s, NodeKind::kNumaNode));
+    t.nodes.push_back(node("pci:" + s, NodeKind::kPciBridge));
+    t.edges.push_back(edge("host", "package:" + s, "contains"));
+    t.edges.push_back(edge("package:" + s, "numa:" + s, "contains"));
+    t.edges.push_back(edge("numa:" + s, "pci:" + s, "contains"));
+    for (const std::string g : {"a", "b"}) {
+      t.nodes.push_back(node("gpu:" + s + g, NodeKind::kGpu));
+      t.edges.push_back(edge("pci:" + s, "gpu:" + s + g, "pci", 12));
+    }
+  }
+  t.edges.push_back(edge("numa:0", "numa:1", "interconnect", 20, 10.02));
+  t.edges.push_back(edge("numa:1", "numa:0", "interconnect", 20, 10.01));
+  return t;
+}
+
+TEST(GraphFromTopology, TakesMeasuredBeforeDeclared) {
+  const Result<Graph> graph = graph_from_topology(two_sockets(), {});
+  ASSERT_TRUE(graph.ok()) << graph.status().to_string();
+  EXPECT_EQ(graph->ranks(), 4);
+  EXPECT_EQ(graph->rank_id(0), "gpu:0a");
+  EXPECT_EQ(graph->nodes.size(), 6U) << "a root port and its NUMA node are one place";
+  EXPECT_EQ(allgather_bound(*graph)->algbw, Rational(16)) << "12 GB/s into each GPU";
+  Topology slow = two_sockets();
+  slow.edges.back().bandwidth_gbps.measured = 5;
+  EXPECT_EQ(allgather_bound(*graph_from_topology(slow, {}))->algbw, Rational(10));
+}
+
+TEST(GraphFromTopology, UnknownIsNoLink) {
+  Topology t = two_sockets();
+  t.edges.back().bandwidth_gbps = {};
+  EXPECT_THAT(graph_from_topology(t, {}).status().text(),
+              HasSubstr("without a known bandwidth were left out: numa:1 -> numa:0"));
+}
+
+TEST(GraphFromTopology, RanksMayBeChosen) {
+  const Topology t = two_sockets();
+  const Result<Graph> graph = graph_from_topology(t, {"gpu:1a", "numa:0"});
+  ASSERT_TRUE(graph.ok()) << graph.status().to_string();
+  EXPECT_EQ(graph->rank_id(1), "numa:0");
+  EXPECT_THAT(graph_from_topology(t, {"gpu:9"}).status().text(), HasSubstr("called \"gpu:9\""));
+  EXPECT_THAT(graph_from_topology(t, {"numa:0", "numa:0"}).status().text(), HasSubstr("twice"));
+  EXPECT_THAT(graph_from_topology(Topology(), {}).status().text(), HasSubstr("0 of them"));
+}
+
+TEST(GraphFromTopology, GroupsBecomeSharedCapacities) {
+  Topology t = two_sockets();
+  t.groups.push_back(
+      {"half duplex",
+       {12, {}},
+       {{"numa:0", "numa:1", "interconnect"}, {"numa:1", "numa:0", "interconnect"}}});
+  Result<Graph> graph = graph_from_topology(t, {});
+  ASSERT_TRUE(graph.ok()) << graph.status().to_string();
+  ASSERT_EQ(graph->groups.size(), 1U);
+  EXPECT_EQ(allgather_bound(*graph)->algbw, Rational(12));
+  t.groups[0].bandwidth_gbps.declared = 100;
+  EXPECT_TRUE(graph_from_topology(t, {})->groups.empty()) << "limits nothing";
+}
+
+}  // namespace
+}  // namespace topocoll
