@@ -56,6 +56,8 @@ class JsonView {
   /// Checks that this is an object which has no members but these.
   void members(std::initializer_list<std::string_view> allowed) const;
   [[nodiscard]] bool has(std::string_view key) const;
+  /// Whether the value is there and is null.
+  [[nodiscard]] bool is_null() const { return value_ != nullptr && value_->is_null(); }
   /// Checks that this is an object of at most `max` members and returns their names.
   [[nodiscard]] std::vector<std::string> keys(std::size_t max) const;
   /// A member; reading it is an error if it is absent.
