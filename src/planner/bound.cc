@@ -1,0 +1,307 @@
+#include "planner/bound.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "planner/max_flow.h"
+
+namespace topocoll {
+namespace {
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+Status too_large() {
+  return Status(
+      Cause::kUnsupported,
+      "the bound of this graph does not fit 64-bit fractions: give bandwidths with fewer digits");
+}
+
+/// B / count in units.
+struct Ratio {
+  std::int64_t capacity = 0;
+  std::int64_t count = 1;
+  [[nodiscard]] bool below(const Ratio& other) const {
+    return Int128{capacity} * other.count < Int128{other.capacity} * count;
+  }
+};
+
+int ranks_inside(const Graph& graph, const std::vector<bool>& inside) {
+  return static_cast<int>(std::count_if(graph.rank_nodes.begin(), graph.rank_nodes.end(),
+                                        [&](int node) { return inside[at(node)]; }));
+}
+
+std::vector<int> members(const std::vector<bool>& inside) {
+  std::vector<int> result;
+  for (std::size_t i = 0; i < inside.size(); ++i) {
+    if (inside[i]) result.push_back(static_cast<int>(i));
+  }
+  return result;
+}
+
+/// The links of a graph as a flow network, with one node more for a source that feeds the ranks.
+MaxFlow network_of(const Graph& graph, std::int64_t scale) {
+  MaxFlow network(static_cast<int>(graph.nodes.size()) + 1);
+  for (const GraphLink& link : graph.links) {
+    network.add_arc(link.from, link.to, link.capacity * scale);
+  }
+  return network;
+}
+
+/// Dinkelbach's method on max |S| / B+(S): a rate is right if N of it flow from the source to every
+/// rank; if not, the minimum cut gives a smaller one. A rank that is served at one rate is served
+/// at any smaller one, so one pass over the ranks is enough.
+class GatherBound {
+ public:
+  explicit GatherBound(const Graph& graph) : graph_(graph) {}
+
+  void run() {
+    consider_single_ranks();
+    for (int r = 0; r < graph_.ranks(); ++r) {
+      while (!serves(graph_.rank_nodes[at(r)])) {
+      }
+    }
+  }
+  [[nodiscard]] Ratio best() const { return best_; }
+  [[nodiscard]] const std::vector<bool>& cut() const { return cut_; }
+
+ private:
+  void consider_single_ranks() {
+    std::vector<std::int64_t> entering(graph_.nodes.size(), 0);
+    for (const GraphLink& link : graph_.links) entering[at(link.to)] += link.capacity;
+    for (const int node : graph_.rank_nodes) {
+      const Ratio ratio{entering[at(node)], graph_.ranks() - 1};
+      if (!cut_.empty() && !ratio.below(best_)) continue;
+      best_ = ratio;
+      cut_.assign(graph_.nodes.size(), true);
+      cut_[at(node)] = false;
+    }
+    set_rate();
+  }
+
+  void set_rate() {
+    const std::int64_t common = std::gcd(best_.capacity, best_.count);
+    demand_ = best_.capacity / common;
+    network_ = network_of(graph_, best_.count / common);
+    for (const int node : graph_.rank_nodes) {
+      network_->add_arc(static_cast<int>(graph_.nodes.size()), node, demand_);
+    }
+  }
+
+  /// True if N blocks at the present rate reach `node`; else lowers the rate.
+  bool serves(int node) {
+    const int source = static_cast<int>(graph_.nodes.size());
+    const std::int64_t wanted = demand_ * graph_.ranks();
+    if (network_->run(source, node, wanted) == wanted) return true;
+    cut_ = network_->source_side();
+    cut_.pop_back();
+    best_ = {0, ranks_inside(graph_, cut_)};
+    for (const GraphLink& link : graph_.links) {
+      if (cut_[at(link.from)] && !cut_[at(link.to)]) best_.capacity += link.capacity;
+    }
+    set_rate();
+    return false;
+  }
+
+  const Graph& graph_;
+  std::optional<MaxFlow> network_;
+  std::int64_t demand_ = 0;
+  Ratio best_;
+  std::vector<bool> cut_;
+};
+
+/// Parts that hang together by links of `threshold` and more, as a part number for each node.
+std::vector<int> components(const Graph& graph, std::int64_t threshold) {
+  std::vector<int> parent(graph.nodes.size());
+  std::iota(parent.begin(), parent.end(), 0);
+  const auto root = [&](int node) {
+    while (parent[at(node)] != node) node = parent[at(node)] = parent[at(parent[at(node)])];
+    return node;
+  };
+  for (const GraphLink& link : graph.links) {
+    const int a = root(link.from);
+    const int b = root(link.to);
+    if (link.capacity >= threshold && a != b) parent[at(std::max(a, b))] = std::min(a, b);
+  }
+  for (int i = 0; i < static_cast<int>(parent.size()); ++i) parent[at(i)] = root(i);
+  return parent;
+}
+
+/// Partitions of the nodes worth looking at: single nodes, and what hangs together by fast links.
+std::vector<std::vector<int>> partitions(const Graph& graph) {
+  constexpr std::size_t kMost = 32;
+  std::vector<std::int64_t> thresholds;
+  for (const GraphLink& link : graph.links) thresholds.push_back(link.capacity);
+  std::sort(thresholds.begin(), thresholds.end(), std::greater<>());
+  thresholds.erase(std::unique(thresholds.begin(), thresholds.end()), thresholds.end());
+  std::vector<std::vector<int>> result(1, std::vector<int>(graph.nodes.size()));
+  std::iota(result[0].begin(), result[0].end(), 0);
+  const std::size_t step = thresholds.size() / kMost + 1;
+  for (std::size_t i = 0; i < thresholds.size(); i += step) {
+    std::vector<int> parts = components(graph, thresholds[i]);
+    if (parts != result.back()) result.push_back(std::move(parts));
+  }
+  return result;
+}
+
+std::vector<std::vector<bool>> parts_with_ranks(const Graph& graph, const std::vector<int>& parts) {
+  std::vector<std::vector<bool>> result;
+  for (int p = 0; p < static_cast<int>(parts.size()); ++p) {
+    std::vector<bool> inside(parts.size());
+    for (std::size_t i = 0; i < parts.size(); ++i) inside[i] = parts[i] == p;
+    if (ranks_inside(graph, inside) > 0) result.push_back(std::move(inside));
+  }
+  return result;
+}
+
+/// With shared groups: looks at more cuts, with the groups counted. Every cut gives a valid bound,
+/// one way or with both directions together.
+void tighten_by_groups(const Graph& graph, Ratio& best, std::vector<bool>& cut) {
+  const auto consider = [&](const std::vector<bool>& inside) {
+    const int count = ranks_inside(graph, inside);
+    if (count == 0 || count == graph.ranks()) return;
+    std::vector<bool> outside = inside;
+    outside.flip();
+    const Ratio candidates[] = {
+        {leaving_capacity(graph, inside), count},
+        {leaving_capacity(graph, outside), graph.ranks() - count},
+        {crossing_capacity(graph, inside), graph.ranks()},
+    };
+    for (const Ratio& ratio : candidates) {
+      if (!ratio.below(best)) continue;
+      best = ratio;
+      cut = &ratio == &candidates[1] ? outside : inside;
+    }
+  };
+  consider(std::vector<bool>(cut));
+  for (const std::vector<int>& parts : partitions(graph)) {
+    for (const std::vector<bool>& inside : parts_with_ranks(graph, parts)) consider(inside);
+  }
+}
+
+/// Capacity of the links that `counts` accepts; each link counts in its first group.
+template <class Counts>
+std::int64_t grouped_capacity(const Graph& graph, const Counts& counts) {
+  std::vector<bool> counted(graph.links.size(), false);
+  std::int64_t total = 0;
+  for (const SharedGroup& group : graph.groups) {
+    std::int64_t sum = 0;
+    for (const int l : group.links) {
+      if (counted[at(l)] || !counts(graph.links[at(l)])) continue;
+      counted[at(l)] = true;
+      sum += graph.links[at(l)].capacity;
+    }
+    total += std::min(sum, group.capacity);
+  }
+  for (std::size_t l = 0; l < graph.links.size(); ++l) {
+    if (!counted[l] && counts(graph.links[l])) total += graph.links[l].capacity;
+  }
+  return total;
+}
+
+std::int64_t least_flow(const Graph& graph, int root) {
+  MaxFlow network = network_of(graph, 1);
+  const int source = graph.rank_nodes[at(root)];
+  std::int64_t least = MaxFlow::kUnlimited;
+  for (const int node : graph.rank_nodes) {
+    if (node != source) least = std::min(least, network.run(source, node, least));
+  }
+  return least;
+}
+
+/// What the parts of a partition take in together, over the messages that they must take in.
+Ratio partition_ratio(const Graph& graph, const std::vector<int>& parts) {
+  std::vector<std::vector<bool>> sets = parts_with_ranks(graph, parts);
+  std::int64_t sum = 0;
+  for (std::vector<bool>& inside : sets) {
+    inside.flip();
+    sum += leaving_capacity(graph, inside);
+  }
+  return {sum, 2 * (static_cast<std::int64_t>(sets.size()) - 1)};
+}
+
+Ratio allreduce_ratio(const Graph& graph) {
+  Ratio best{std::min(least_flow(graph, 0), least_flow(reversed(graph), 0)), 1};
+  for (const Graph& g : {graph, reversed(graph)}) {
+    for (const std::vector<int>& parts : partitions(g)) {
+      const Ratio ratio = partition_ratio(g, parts);
+      if (ratio.count > 0 && ratio.below(best)) best = ratio;
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+std::int64_t leaving_capacity(const Graph& graph, const std::vector<bool>& inside) {
+  return grouped_capacity(
+      graph, [&](const GraphLink& link) { return inside[at(link.from)] && !inside[at(link.to)]; });
+}
+
+std::int64_t crossing_capacity(const Graph& graph, const std::vector<bool>& inside) {
+  return grouped_capacity(
+      graph, [&](const GraphLink& link) { return inside[at(link.from)] != inside[at(link.to)]; });
+}
+
+Graph reversed(const Graph& graph) {
+  Graph result = graph;
+  for (GraphLink& link : result.links) std::swap(link.from, link.to);
+  return result;
+}
+
+Result<Bound> allgather_bound(const Graph& graph) {
+  GatherBound gather(graph);
+  gather.run();
+  Ratio best = gather.best();
+  std::vector<bool> cut = gather.cut();
+  if (!graph.groups.empty()) tighten_by_groups(graph, best, cut);
+  const auto rate = Rational::make(best.capacity, best.count);
+  const auto units = Rational::make(Int128{best.capacity} * graph.ranks(), best.count);
+  const auto algbw = units ? units->times(graph.unit) : std::nullopt;
+  if (!rate || !algbw) return too_large();
+  return Bound{*algbw, *rate, graph.groups.empty(), members(cut)};
+}
+
+Result<Bound> reduce_scatter_bound(const Graph& graph) { return allgather_bound(reversed(graph)); }
+
+std::int64_t broadcast_rate(const Graph& graph, int root) { return least_flow(graph, root); }
+
+std::int64_t reduce_rate(const Graph& graph, int root) { return least_flow(reversed(graph), root); }
+
+Result<AllReduceBound> allreduce_bound(const Graph& graph) {
+  const Result<Bound> gather = allgather_bound(graph);
+  if (!gather.ok()) return gather.status();
+  const Result<Bound> scatter = reduce_scatter_bound(graph);
+  if (!scatter.ok()) return scatter.status();
+  const Ratio best = allreduce_ratio(graph);
+  const auto upper = Rational::make(best.capacity, best.count)->times(graph.unit);
+  // Two phases, one after the other: 1 / (1/a + 1/b).
+  const auto product = gather->algbw.times(scatter->algbw);
+  const auto sum = gather->algbw.plus(scatter->algbw);
+  const auto both = product && sum ? product->over(*sum) : std::nullopt;
+  if (!upper || !both) return too_large();
+  return AllReduceBound{*upper, *both};
+}
+
+std::string describe_cut(const Graph& graph, const std::vector<int>& cut) {
+  std::vector<bool> inside(graph.nodes.size(), false);
+  for (const int node : cut) inside[at(node)] = true;
+  if (ranks_inside(graph, inside) == graph.ranks() - 1) {
+    for (int r = 0; r < graph.ranks(); ++r) {
+      if (!inside[at(graph.rank_nodes[at(r)])]) return "all but " + graph.rank_id(r);
+    }
+  }
+  std::string text = "{";
+  for (int r = 0; r < graph.ranks(); ++r) {
+    if (!inside[at(graph.rank_nodes[at(r)])]) continue;
+    if (text.size() > 1) text += ", ";
+    text += graph.rank_id(r);
+  }
+  return text + "}";
+}
+
+}  // namespace topocoll
