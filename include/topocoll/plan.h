@@ -5,15 +5,16 @@
 //   Status s = verify(p);          // each output chunk holds each contribution exactly once
 //
 // Chunks. A rank's input and output are cut into chunks; which ones exist depends on the kind
-// (n ranks, C = Plan::chunks):
+// (n ranks, C = Plan::chunks). A block that belongs to one rank is cut into C pieces; piece c of block r
+// is chunk r*C+c:
 //   all_reduce      input 0..C-1, output 0..C-1 on every rank
 //   broadcast       input 0..C-1 on the root, output 0..C-1 on every rank
 //   reduce          input 0..C-1, output 0..C-1 on the root
-//   all_gather      input 0; output 0..n-1 (chunk r comes from rank r)
-//   reduce_scatter  input 0..n-1 (chunk r goes to rank r); output 0
-//   all_to_all      input 0..n-1 (to rank r); output 0..n-1 (from rank r)
-//   gather          input 0; output 0..n-1 on the root
-//   scatter         input 0..n-1 on the root; output 0
+//   all_gather      input 0..C-1; output 0..nC-1 (block r comes from rank r)
+//   reduce_scatter  input 0..nC-1 (block r goes to rank r); output 0..C-1
+//   all_to_all      input 0..nC-1 (block r to rank r); output 0..nC-1 (block r from rank r)
+//   gather          input 0..C-1; output 0..nC-1 on the root
+//   scatter         input 0..nC-1 on the root; output 0..C-1
 //   barrier         none
 // Scratch chunks 0..Plan::scratch_chunks-1 exist on every rank.
 // A plan is a template over the message: an executor applies it window after window, so chunk sizes are
@@ -61,6 +62,16 @@ struct Step {
   friend bool operator==(const Step&, const Step&) = default;
 };
 
+/// What a channel of an ordered pair of ranks stands for on the machine the plan was made for.
+struct Route {
+  int from = 0;  ///< ranks
+  int to = 0;
+  int channel = 0;
+  std::vector<std::string> path;  ///< ids of the nodes it passes, with both ends
+  double gbps = 0;  ///< the plan's share of each link on the path, 10^9 bytes a second; 0: unknown
+  friend bool operator==(const Route&, const Route&) = default;
+};
+
 struct Plan {
   CollectiveKind kind = CollectiveKind::kAllReduce;
   std::string algorithm;
@@ -73,6 +84,8 @@ struct Plan {
   std::uint64_t max_bytes = std::numeric_limits<std::uint64_t>::max();
   std::string topology_fingerprint;  ///< of the machine it was made for; empty: any
   std::vector<std::vector<Step>> steps;  ///< steps[rank], in program order
+  /// Empty, or one for each (from, to, channel) that has a send; ordered by these.
+  std::vector<Route> routes;
   friend bool operator==(const Plan&, const Plan&) = default;
 };
 
@@ -80,7 +93,7 @@ struct Plan {
 TOPOCOLL_API int input_chunks(const Plan& plan, int rank);
 TOPOCOLL_API int output_chunks(const Plan& plan, int rank);
 
-/// Symbolic execution of all ranks. OK means: no step is out of bounds, nothing is read before it is
+/// Symbolic execution of all ranks. OK means: no step is out of bounds, routes (if any) cover every send, nothing is read before it is
 /// written, no wait can block for ever (channels are unbounded FIFOs per ordered pair), nothing sent is
 /// left unreceived, no rank overwrites its input, nor reads an input chunk after the output chunk that
 /// is its place in an in-place call was written; every output chunk holds each contribution exactly

@@ -17,6 +17,7 @@ namespace {
 constexpr int kVersion = 1;
 // A step is about 60 bytes of text: room for half a million of them.
 constexpr JsonLimits kLimits{32U << 20, 3'000'000, 8};
+constexpr std::size_t kMaxPathNodes = 1 << 14;
 
 template <class Enum>
 std::optional<Enum> parse_name(std::string_view text, Enum last) {
@@ -100,7 +101,7 @@ Step read_step(const JsonView& view, const Plan& plan) {
 
 void read_header(const JsonView& root, Plan& plan) {
   root.members({"topocoll_plan", "kind", "algorithm", "ranks", "root", "chunks", "scratch_chunks",
-                "channels", "min_bytes", "max_bytes", "topology_fingerprint", "steps"});
+                "channels", "min_bytes", "max_bytes", "topology_fingerprint", "steps", "routes"});
   const auto integer = [&](std::string_view key, int low, int high) {
     return static_cast<int>(root[key].integer(low, high));
   };
@@ -123,6 +124,36 @@ void read_header(const JsonView& root, Plan& plan) {
   plan.topology_fingerprint = root["topology_fingerprint"].text(kMaxNameBytes);
 }
 
+void append_route(const Route& route, std::string& text) {
+  fmt::format_to(std::back_inserter(text),
+                 "{{\"from\": {}, \"to\": {}, \"channel\": {}, \"path\": [", route.from, route.to,
+                 route.channel);
+  for (std::size_t i = 0; i < route.path.size(); ++i) {
+    text += (i == 0 ? "" : ", ") + json_quote(route.path[i]);
+  }
+  fmt::format_to(std::back_inserter(text), "], \"gbps\": {}}}", route.gbps);
+}
+
+void read_routes(const JsonView& list, Plan& plan, const JsonErrors& errors) {
+  constexpr double kMaxGbps = 1e9;
+  const std::size_t count = list.array(kLimits.values);
+  for (std::size_t i = 0; errors.ok() && i < count; ++i) {
+    const JsonView view = list.at(i);
+    view.members({"from", "to", "channel", "path", "gbps"});
+    Route route;
+    route.from = static_cast<int>(view["from"].integer(0, plan.ranks - 1));
+    route.to = static_cast<int>(view["to"].integer(0, plan.ranks - 1));
+    route.channel = static_cast<int>(view["channel"].integer(0, plan.channels - 1));
+    const JsonView path = view["path"];
+    const std::size_t nodes = path.array(kMaxPathNodes);
+    for (std::size_t n = 0; errors.ok() && n < nodes; ++n) {
+      route.path.push_back(path.at(n).text(kMaxNameBytes));
+    }
+    route.gbps = view["gbps"].number(0, kMaxGbps);
+    plan.routes.push_back(std::move(route));
+  }
+}
+
 }  // namespace
 
 std::string to_json(const Plan& plan) {
@@ -141,7 +172,12 @@ std::string to_json(const Plan& plan) {
     }
     text += ']';
   }
-  return text + "\n]\n}\n";
+  text += "\n]";
+  for (std::size_t i = 0; i < plan.routes.size(); ++i) {
+    text += i == 0 ? ",\n\"routes\": [\n  " : ",\n  ";
+    append_route(plan.routes[i], text);
+  }
+  return text + (plan.routes.empty() ? "\n}\n" : "]\n}\n");
 }
 
 Result<Plan> plan_from_json(std::string_view text) {
@@ -165,6 +201,7 @@ Result<Plan> plan_from_json(std::string_view text) {
       steps.push_back(read_step(program.at(s), plan));
     }
   }
+  if (root.has("routes")) read_routes(root["routes"], plan, errors);
   if (!errors.ok()) return errors.status();
   return plan;
 }

@@ -48,12 +48,12 @@ int input_chunks(const Plan& plan, int rank) {
       return rank == plan.root ? plan.chunks : 0;
     case CollectiveKind::kAllGather:
     case CollectiveKind::kGather:
-      return 1;
+      return plan.chunks;
     case CollectiveKind::kReduceScatter:
     case CollectiveKind::kAllToAll:
-      return plan.ranks;
+      return plan.ranks * plan.chunks;
     case CollectiveKind::kScatter:
-      return rank == plan.root ? plan.ranks : 0;
+      return rank == plan.root ? plan.ranks * plan.chunks : 0;
     case CollectiveKind::kBarrier:
     case CollectiveKind::kSend:
     case CollectiveKind::kRecv:
@@ -71,12 +71,12 @@ int output_chunks(const Plan& plan, int rank) {
       return rank == plan.root ? plan.chunks : 0;
     case CollectiveKind::kAllGather:
     case CollectiveKind::kAllToAll:
-      return plan.ranks;
+      return plan.ranks * plan.chunks;
     case CollectiveKind::kGather:
-      return rank == plan.root ? plan.ranks : 0;
+      return rank == plan.root ? plan.ranks * plan.chunks : 0;
     case CollectiveKind::kReduceScatter:
     case CollectiveKind::kScatter:
-      return 1;
+      return plan.chunks;
     case CollectiveKind::kBarrier:
     case CollectiveKind::kSend:
     case CollectiveKind::kRecv:
@@ -92,6 +92,8 @@ bool cuts_message(CollectiveKind kind) {
 
 int in_place_twin(const Plan& plan, int rank, int input) {
   const bool at_root = rank == plan.root;
+  const int own_block = rank * plan.chunks;
+  const bool in_own_block = input >= own_block && input < own_block + plan.chunks;
   switch (plan.kind) {
     case CollectiveKind::kAllReduce:
     case CollectiveKind::kAllToAll:
@@ -100,13 +102,13 @@ int in_place_twin(const Plan& plan, int rank, int input) {
     case CollectiveKind::kReduce:
       return at_root ? input : -1;
     case CollectiveKind::kAllGather:
-      return rank;
+      return own_block + input;
     case CollectiveKind::kGather:
-      return at_root ? rank : -1;
+      return at_root ? own_block + input : -1;
     case CollectiveKind::kReduceScatter:
-      return input == rank ? 0 : -1;
+      return in_own_block ? input - own_block : -1;
     case CollectiveKind::kScatter:
-      return at_root && input == rank ? 0 : -1;
+      return at_root && in_own_block ? input - own_block : -1;
     case CollectiveKind::kBarrier:
     case CollectiveKind::kSend:
     case CollectiveKind::kRecv:

@@ -59,6 +59,12 @@ std::string render_text(const Plan& plan) {
   if (!plan.topology_fingerprint.empty()) {
     fmt::format_to(to, "for the topology {}\n", plan.topology_fingerprint);
   }
+  for (const Route& route : plan.routes) {
+    fmt::format_to(to, "route {} -> {}, channel {}: {}", route.from, route.to, route.channel,
+                   fmt::join(route.path, " "));
+    if (route.gbps > 0) fmt::format_to(to, ", {:.2f} GB/s", route.gbps);
+    text += '\n';
+  }
   for (std::size_t r = 0; r < plan.steps.size(); ++r) {
     fmt::format_to(to, "rank {}\n", r);
     for (std::size_t s = 0; s < plan.steps[r].size(); ++s) {

@@ -27,7 +27,7 @@ bool has_target(StepKind kind);
 std::size_t min_sources(StepKind kind);
 std::size_t max_sources(StepKind kind);
 
-/// Whether Plan::chunks counts the chunks of an input or output of this kind (else it is 1).
+/// Whether Plan::chunks cuts the whole message (else each rank's block of it).
 bool cuts_message(CollectiveKind kind);
 
 /// The output chunk that occupies the memory of input chunk `input` of `rank` when the call is in

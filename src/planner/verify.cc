@@ -2,8 +2,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -30,7 +32,7 @@ Status check_header(const Plan& plan) {
       plan.kind == CollectiveKind::kRecv) {
     return invalid(fmt::format("plan: kind {} is not a collective", kind));
   }
-  const int max_chunks = cuts_message(plan.kind) ? kMaxPlanChunks : 1;
+  const int max_chunks = plan.kind == CollectiveKind::kBarrier ? 1 : kMaxPlanChunks;
   for (const Status& s :
        {check_range("ranks", plan.ranks, 1, kMaxPlanRanks),
         check_range("root", plan.root, 0, has_root(plan.kind) ? plan.ranks - 1 : 0),
@@ -46,6 +48,13 @@ Status check_header(const Plan& plan) {
   if (plan.steps.size() != static_cast<std::size_t>(plan.ranks)) {
     return invalid(fmt::format("plan: steps for {} ranks are given, but ranks is {}",
                                plan.steps.size(), plan.ranks));
+  }
+  const auto block =
+      static_cast<std::uint64_t>(plan.chunks) * static_cast<std::uint64_t>(plan.ranks);
+  if (block > kMaxPlanCells) {
+    return invalid(fmt::format(
+        "plan: {} ranks with {} chunks each, {} chunks on all ranks together are allowed",
+        plan.ranks, plan.chunks, kMaxPlanCells));
   }
   std::uint64_t cells = 0;
   for (int r = 0; r < plan.ranks; ++r) {
@@ -121,6 +130,45 @@ std::string check_chunks(const Plan& plan, int rank, const Step& step) {
   return "";
 }
 
+using RouteKey = std::tuple<int, int, int>;
+RouteKey key_of(const Route& route) { return {route.from, route.to, route.channel}; }
+
+/// Routes are in order, each once, and every send has one.
+Status check_routes(const Plan& plan) {
+  if (plan.routes.empty()) return Status();
+  for (std::size_t i = 0; i < plan.routes.size(); ++i) {
+    const Route& route = plan.routes[i];
+    const auto bad = [&](std::string_view why) {
+      return invalid(fmt::format("plan: routes[{}]: {}", i, why));
+    };
+    if (std::min(route.from, route.to) < 0 || std::max(route.from, route.to) >= plan.ranks) {
+      return bad(
+          fmt::format("from {} to {}, ranks are 0 to {}", route.from, route.to, plan.ranks - 1));
+    }
+    if (route.from == route.to) return bad("both ends are the same rank");
+    if (route.channel < 0 || route.channel >= plan.channels) {
+      return bad(fmt::format("channel {} is not one of 0 to {}", route.channel, plan.channels - 1));
+    }
+    if (!std::isfinite(route.gbps) || route.gbps < 0) return bad("gbps is not a number from 0 on");
+    if (route.path.size() < 2) return bad("the path needs both its ends");
+    if (i > 0 && key_of(plan.routes[i - 1]) >= key_of(route)) {
+      return bad("routes must be ordered by from, to and channel, each once");
+    }
+  }
+  const auto less = [](const Route& route, const RouteKey& key) { return key_of(route) < key; };
+  for (int r = 0; r < plan.ranks; ++r) {
+    const auto& program = plan.steps[static_cast<std::size_t>(r)];
+    for (std::size_t s = 0; s < program.size(); ++s) {
+      if (program[s].kind != StepKind::kSend) continue;
+      const RouteKey key{r, program[s].peer, program[s].channel};
+      const auto found = std::lower_bound(plan.routes.begin(), plan.routes.end(), key, less);
+      if (found != plan.routes.end() && key_of(*found) == key) continue;
+      return invalid(location(plan, r, s) + ": no route is given for it, though others have one");
+    }
+  }
+  return Status();
+}
+
 /// The step of `rank` that decides what its output chunk holds; past the end if there is none.
 std::size_t last_writer(const Plan& plan, int rank, int chunk) {
   const auto& program = plan.steps[static_cast<std::size_t>(rank)];
@@ -139,21 +187,24 @@ struct Wanted {
 };
 
 Wanted wanted(const Plan& plan, int rank, int chunk) {
+  const int block = chunk / plan.chunks;  // of the rank it comes from, where the output has blocks
+  const int piece = chunk % plan.chunks;
+  const int own = rank * plan.chunks;
   switch (plan.kind) {
     case CollectiveKind::kAllReduce:
     case CollectiveKind::kReduce:
       return {chunk, 0, plan.ranks - 1};
     case CollectiveKind::kReduceScatter:
-      return {rank, 0, plan.ranks - 1};
+      return {own + chunk, 0, plan.ranks - 1};
     case CollectiveKind::kBroadcast:
       return {chunk, plan.root, plan.root};
     case CollectiveKind::kScatter:
-      return {rank, plan.root, plan.root};
+      return {own + chunk, plan.root, plan.root};
     case CollectiveKind::kAllToAll:
-      return {rank, chunk, chunk};
+      return {own + piece, block, block};
     case CollectiveKind::kAllGather:
     case CollectiveKind::kGather:
-      return {0, chunk, chunk};
+      return {piece, block, block};
     case CollectiveKind::kBarrier:
     case CollectiveKind::kSend:
     case CollectiveKind::kRecv:
@@ -218,6 +269,7 @@ Status check_outputs(const Plan& plan, const SymbolicRun& run) {
 
 Status check_structure(const Plan& plan) {
   if (Status s = check_header(plan); !s.ok()) return s;
+  if (Status s = check_routes(plan); !s.ok()) return s;
   for (int r = 0; r < plan.ranks; ++r) {
     const auto& program = plan.steps[static_cast<std::size_t>(r)];
     for (std::size_t s = 0; s < program.size(); ++s) {

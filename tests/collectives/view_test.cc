@@ -64,7 +64,7 @@ TEST(View, BlocksAreCutEachForItself) {
   const std::array<Block, 3> list{{{memory.data(), 10}, {memory.data() + 40, 3}, {nullptr, 0}}};
   const View view = View::blocked(Blocks(list.data()));
   const auto piece = [&](int chunk, std::size_t window) {
-    return view.piece(chunk, 3, window, 4, 1, 2);
+    return view.piece(chunk, 1, window, 4, 1, 2);
   };
   EXPECT_EQ(piece(0, 0).data, memory.data());
   EXPECT_EQ(piece(0, 0).count, 4u);
@@ -74,6 +74,24 @@ TEST(View, BlocksAreCutEachForItself) {
   EXPECT_EQ(piece(1, 0).count, 3u);
   EXPECT_EQ(piece(1, 1).count, 0u);
   EXPECT_EQ(piece(2, 0).count, 0u);
+}
+
+TEST(View, BlocksHavePieces) {
+  std::array<std::byte, 100> memory{};
+  const std::array<Block, 2> list{{{memory.data(), 10}, {memory.data() + 40, 7}}};
+  const View view = View::blocked(Blocks(list.data()));
+  // Windows of 6 elements of 2 bytes, each in 3 pieces.
+  const auto piece = [&](int block, int piece, std::size_t window) {
+    return view.piece(block * 3 + piece, 3, window, 6, 1, 2);
+  };
+  EXPECT_EQ(piece(0, 1, 0).data, memory.data() + 4);
+  EXPECT_EQ(piece(0, 2, 0).count, 2u);
+  EXPECT_EQ(piece(0, 1, 1).data, memory.data() + 16);
+  EXPECT_EQ(piece(0, 1, 1).count, 2u);
+  EXPECT_EQ(piece(0, 2, 1).count, 0u) << "four elements in stripes of two";
+  EXPECT_EQ(piece(1, 0, 1).data, memory.data() + 52);
+  EXPECT_EQ(piece(1, 0, 1).count, 1u);
+  EXPECT_EQ(piece(1, 1, 1).count, 0u);
 }
 
 TEST(Blocks, EvenBlocksFollowOneAnother) {

@@ -209,21 +209,22 @@ class Interpreter {
     return true;
   }
   [[nodiscard]] std::uint64_t expected(int r, int c) const {
+    const int pieces = plan_.chunks;
     switch (plan_.kind) {
       case CollectiveKind::kBroadcast:
         return original(plan_.root, c).sum;
       case CollectiveKind::kScatter:
-        return original(plan_.root, r).sum;
+        return original(plan_.root, r * pieces + c).sum;
       case CollectiveKind::kAllGather:
       case CollectiveKind::kGather:
-        return original(c, 0).sum;
+        return original(c / pieces, c % pieces).sum;
       case CollectiveKind::kAllToAll:
-        return original(c, r).sum;
+        return original(c / pieces, r * pieces + c % pieces).sum;
       default:
         break;
     }
     std::uint64_t sum = 0;
-    const int chunk = plan_.kind == CollectiveKind::kReduceScatter ? r : c;
+    const int chunk = plan_.kind == CollectiveKind::kReduceScatter ? r * pieces + c : c;
     for (int p = 0; p < plan_.ranks; ++p) sum += original(p, chunk).sum;
     return sum;
   }

@@ -294,8 +294,50 @@ TEST(Verify, RejectsHeaders) {
   EXPECT_THAT(text([](Plan& p) { p.kind = CollectiveKind::kSend; }), HasSubstr("not a collective"));
   EXPECT_THAT(text([](Plan& p) { p.kind = static_cast<CollectiveKind>(99); }),
               HasSubstr("kind 99"));
-  EXPECT_THAT(text([](Plan& p) { p.kind = CollectiveKind::kAllGather, p.chunks = 2; }),
+  EXPECT_THAT(text([](Plan& p) { p.kind = CollectiveKind::kBarrier, p.chunks = 2; }),
               HasSubstr("chunks is 2"));
+}
+
+// Two ranks exchange blocks of three pieces, the last piece first.
+Plan pieces_all_to_all() {
+  Plan plan = empty_plan(CollectiveKind::kAllToAll, 2, 3, 0);
+  for (int r = 0; r < 2; ++r) {
+    auto& steps = plan.steps[static_cast<std::size_t>(r)];
+    for (int c = 2; c >= 0; --c) steps.push_back(send(1 - r, in((1 - r) * 3 + c)));
+    for (int c = 0; c < 3; ++c) steps.push_back(copy(in(r * 3 + c), out(r * 3 + c)));
+    for (int c = 2; c >= 0; --c) steps.push_back(recv(1 - r, out((1 - r) * 3 + c)));
+  }
+  return plan;
+}
+
+TEST(Verify, BlocksAreCutIntoPieces) {
+  const Plan plan = pieces_all_to_all();
+  EXPECT_TRUE(verify(plan).ok()) << verify(plan).to_string();
+  EXPECT_TRUE(testing::computes_right(plan));
+  Plan swapped = plan;
+  std::swap(swapped.steps[0][0], swapped.steps[0][1]);
+  EXPECT_THAT(verify(swapped).text(), HasSubstr("holds input:4 of rank 0"));
+  EXPECT_FALSE(testing::computes_right(swapped));
+}
+
+TEST(Verify, RoutesCoverEverySend) {
+  Plan plan = pieces_all_to_all();
+  plan.routes = {{0, 1, 0, {"g0", "sw", "g1"}, 25}, {1, 0, 0, {"g1", "sw", "g0"}, 25}};
+  EXPECT_TRUE(verify(plan).ok()) << verify(plan).to_string();
+  const auto text = [&](auto change) {
+    Plan bad = plan;
+    change(bad.routes);
+    return verify(bad).text();
+  };
+  using Routes = std::vector<Route>;
+  EXPECT_THAT(text([](Routes& r) { r.pop_back(); }), HasSubstr("rank 1, step 0"));
+  EXPECT_THAT(text([](Routes& r) { std::swap(r[0], r[1]); }),
+              HasSubstr("routes[1]: routes must be"));
+  EXPECT_THAT(text([](Routes& r) { r[1].from = 2; }), HasSubstr("routes[1]: from 2 to 0"));
+  EXPECT_THAT(text([](Routes& r) { r[1].to = 1; }), HasSubstr("both ends are the same rank"));
+  EXPECT_THAT(text([](Routes& r) { r[1].channel = 1; }), HasSubstr("channel 1 is not one of"));
+  EXPECT_THAT(text([](Routes& r) { r[0].gbps = -1; }), HasSubstr("routes[0]: gbps"));
+  EXPECT_THAT(text([](Routes& r) { r[0].path = {"g0"}; }), HasSubstr("needs both its ends"));
 }
 
 TEST(Verify, HugeBuffersCostNoMemory) {

@@ -23,8 +23,7 @@ class Pipeline {
       : c_(context), call_(call), program_(*call.program), deadline_(deadline),
         copy_to_slot_(copy_function(call.slot_copy)), phases_(static_cast<std::uint64_t>(program_.phases)),
         grain_(grain_of(call.element)) {
-    const std::size_t cell_count =
-        call.striped ? View::stripe(call.window_count, call.chunks, grain_) : call.window_count;
+    const std::size_t cell_count = View::stripe(call.window_count, call.chunks, grain_);
     const std::size_t cell = (cell_count * call.element + 63) / 64 * 64;
     ring_ = ring_geometry(program_, cell, c_.segment->ring_share());
   }

@@ -33,7 +33,7 @@ struct PipelineCall {
   View input;
   View output;
   bool striped = true;
-  int chunks = 1;                    ///< the plan's, for striped views
+  int chunks = 1;                    ///< the plan's
   std::size_t element = 1;           ///< bytes
   std::size_t window_count = 0;      ///< elements per window (see View::piece)
   std::size_t windows = 0;           ///< equal on all ranks

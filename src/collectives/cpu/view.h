@@ -1,8 +1,9 @@
 // View: how a caller's buffer is cut into a plan's chunks, window after window.
 //
 // Striped buffers (all_reduce, broadcast, reduce): the message is cut into windows, and each window into
-// the plan's chunks. Blocked buffers (the others): every chunk is one block of the caller's, and
-// each window is the next piece of every block.
+// the plan's chunks. Blocked buffers (the others): the caller has one block for each rank; a window is the
+// next part of every block, and each part is cut into the plan's chunks: chunk r * chunks + c is piece c
+// of block r.
 // Thread rule: a value; points into the caller's memory.
 #pragma once
 
@@ -63,20 +64,17 @@ class View {
   }
 
   /// Chunk `chunk` of `chunks` in window `window` of `window_count` elements (striped: of the message;
-  /// blocked: of each block). Pieces of a striped window start at multiples of `grain` elements.
+  /// blocked: of each block). Pieces of a window start at multiples of `grain` elements.
   [[nodiscard]] Piece piece(int chunk, int chunks, std::size_t window, std::size_t window_count,
                             std::size_t grain, std::size_t element) const {
     const std::size_t start = window * window_count;
-    if (!striped_) {
-      const Piece block = blocks_[chunk];
-      if (start >= block.count) return {};
-      return {block.data + start * element, std::min(window_count, block.count - start)};
-    }
-    if (start >= count_) return {};
-    const std::size_t here = std::min(window_count, count_ - start);
+    const Piece whole = striped_ ? Piece{base_, count_} : blocks_[chunk / chunks];
+    if (start >= whole.count) return {};
+    const std::size_t here = std::min(window_count, whole.count - start);
     const std::size_t each = stripe(here, chunks, grain);
-    const std::size_t from = std::min(here, static_cast<std::size_t>(chunk) * each);
-    return {base_ + (start + from) * element, std::min(each, here - from)};
+    const int piece = striped_ ? chunk : chunk % chunks;
+    const std::size_t from = std::min(here, static_cast<std::size_t>(piece) * each);
+    return {whole.data + (start + from) * element, std::min(each, here - from)};
   }
 
   /// Elements of the largest chunk of a striped window.
