@@ -1,0 +1,154 @@
+#include "planner/stages.h"
+
+#include <algorithm>
+
+namespace topocoll {
+namespace {
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+/// Distance of every rank from the root; `away` says which way the hops point.
+std::vector<int> depths(const Tree& tree, int ranks, bool away) {
+  std::vector<int> depth(at(ranks), 0);
+  for (std::size_t i = 0; i < tree.hops.size(); ++i) {
+    const Hop& hop = tree.hops[away ? i : tree.hops.size() - 1 - i];
+    depth[at(away ? hop.to : hop.from)] = depth[at(away ? hop.from : hop.to)] + 1;
+  }
+  return depth;
+}
+
+}  // namespace
+
+StageWriter::StageWriter(Plan& plan, const std::vector<ChunkTrees>& chunks)
+    : plan_(plan), chunks_(chunks), scratch_used_(at(plan.ranks)) {
+  plan_.steps.assign(at(plan.ranks), {});
+}
+
+void StageWriter::write() {
+  collect();
+  distribute();
+  plan_.channels = 1;
+  for (const auto& [pair, paths] : channels_) {
+    plan_.channels = std::max(plan_.channels, static_cast<int>(paths.size()));
+  }
+  plan_.scratch_chunks = 0;
+  for (const auto& used : scratch_used_) {
+    plan_.scratch_chunks = std::max(plan_.scratch_chunks, static_cast<int>(used.size()));
+  }
+}
+
+int StageWriter::channel(const Hop& hop) {
+  auto& paths = channels_[{hop.from, hop.to}];
+  const auto [known, added] = paths.try_emplace(hop.path);
+  if (added) known->second.channel = static_cast<int>(paths.size()) - 1;
+  return known->second.channel;
+}
+
+void StageWriter::send(const Hop& hop, ChunkRef source) {
+  const int c = channel(hop);
+  ++channels_[{hop.from, hop.to}][hop.path].chunks;
+  steps(hop.from).push_back({StepKind::kSend, {source}, {}, hop.to, c});
+}
+
+void StageWriter::recv(const Hop& hop, ChunkRef target) {
+  steps(hop.to).push_back({StepKind::kRecv, {}, target, hop.from, channel(hop)});
+}
+
+int StageWriter::take_scratch(int rank) {
+  std::vector<bool>& used = scratch_used_[at(rank)];
+  const auto free = std::find(used.begin(), used.end(), false);
+  const auto index = free - used.begin();
+  if (free == used.end()) used.push_back(true);
+  used[static_cast<std::size_t>(index)] = true;
+  return static_cast<int>(index);
+}
+
+ChunkRef StageWriter::reduce(int rank, std::size_t chunk, const ChunkRef* target) {
+  const ChunkRef own{BufferId::kInput, chunks_[chunk].input};
+  Partial& partial = partial_[{rank, chunk}];
+  std::sort(partial.parts.begin(), partial.parts.end());
+  if (partial.parts.empty()) {
+    if (target == nullptr) return own;
+    steps(rank).push_back({StepKind::kCopy, {own}, *target, -1, 0});
+    return *target;
+  }
+  Step step{StepKind::kReduce, {own}, {}, -1, 0};
+  for (const auto& [child, slot] : partial.parts) {
+    step.source.push_back({BufferId::kScratch, slot});
+    scratch_used_[at(rank)][at(slot)] = false;
+  }
+  step.target = target != nullptr ? *target : step.source[1];
+  const ChunkRef result = step.target;
+  steps(rank).push_back(std::move(step));
+  partial_.erase({rank, chunk});
+  return result;
+}
+
+// The deepest hops come first, so that a rank has all its children's sums when its turn comes. A
+// partial sum lies in the scratch chunk of its first part, which is free again: its send is the
+// very next step.
+void StageWriter::collect() {
+  std::vector<Move> moves;
+  for (std::size_t c = 0; c < chunks_.size(); ++c) {
+    if (chunks_[c].in == nullptr) continue;
+    const std::vector<int> depth = depths(*chunks_[c].in, plan_.ranks, false);
+    for (const Hop& hop : chunks_[c].in->hops) moves.push_back({-depth[at(hop.from)], c, &hop});
+  }
+  std::stable_sort(moves.begin(), moves.end(),
+                   [](const Move& a, const Move& b) { return a.stage < b.stage; });
+  for (auto first = moves.begin(); first != moves.end();) {
+    const auto last = std::find_if(first, moves.end(),
+                                   [&](const Move& move) { return move.stage != first->stage; });
+    for (auto move = first; move != last; ++move) {
+      send(*move->hop, reduce(move->hop->from, move->chunk, nullptr));
+    }
+    for (auto move = first; move != last; ++move) {
+      const int slot = take_scratch(move->hop->to);
+      partial_[{move->hop->to, move->chunk}].parts.push_back({move->hop->from, slot});
+      recv(*move->hop, {BufferId::kScratch, slot});
+    }
+    first = last;
+  }
+  for (std::size_t c = 0; c < chunks_.size(); ++c) {
+    if (chunks_[c].in == nullptr) continue;
+    const ChunkRef target{BufferId::kOutput, chunks_[c].root_output};
+    reduce(chunks_[c].in->root, c, &target);
+  }
+}
+
+void StageWriter::distribute() {
+  std::vector<Move> moves;
+  for (std::size_t c = 0; c < chunks_.size(); ++c) {
+    const Tree* out = chunks_[c].out;
+    if (out == nullptr) continue;
+    const std::vector<int> depth = depths(*out, plan_.ranks, true);
+    for (const Hop& hop : out->hops) moves.push_back({depth[at(hop.to)], c, &hop});
+    if (chunks_[c].in != nullptr) continue;
+    steps(out->root).push_back({StepKind::kCopy,
+                                {{BufferId::kInput, chunks_[c].input}},
+                                {BufferId::kOutput, chunks_[c].root_output},
+                                -1,
+                                0});
+  }
+  std::stable_sort(moves.begin(), moves.end(),
+                   [](const Move& a, const Move& b) { return a.stage < b.stage; });
+  for (auto first = moves.begin(); first != moves.end();) {
+    const auto last = std::find_if(first, moves.end(),
+                                   [&](const Move& move) { return move.stage != first->stage; });
+    for (auto move = first; move != last; ++move) {
+      const ChunkTrees& trees = chunks_[move->chunk];
+      ChunkRef source{BufferId::kOutput, trees.output};
+      if (move->hop->from == trees.out->root) {
+        source = trees.in != nullptr ? ChunkRef{BufferId::kOutput, trees.root_output}
+                                     : ChunkRef{BufferId::kInput, trees.input};
+      }
+      send(*move->hop, source);
+    }
+    for (auto move = first; move != last; ++move) {
+      recv(*move->hop, {BufferId::kOutput, chunks_[move->chunk].output});
+    }
+    first = last;
+  }
+}
+
+}  // namespace topocoll
