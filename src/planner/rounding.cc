@@ -9,9 +9,10 @@ namespace {
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 /// Numbers of chunks above the small ones, all of which are tried.
-constexpr int kAllUpTo = 16;
-constexpr int kLarger[] = {18, 20, 24, 28,  30,  32,  36,  40,  48,  56,  60,  64,
-                           72, 84, 96, 112, 120, 128, 144, 168, 192, 224, 240, 256};
+constexpr int kAllUpTo = 32;
+constexpr int kLarger[] = {35,  36,  40,  42,  45,  48,  50,  54,  56,  60,  63,  64,
+                           70,  72,  75,  80,  84,  90,  96,  100, 105, 112, 120, 126,
+                           128, 144, 150, 160, 168, 180, 192, 200, 210, 224, 240, 256};
 /// Moves of single chunks for each number of chunks.
 constexpr int kMaxMoves = 200;
 
@@ -146,22 +147,25 @@ class Rounder {
 
 Rounding round_shares(const std::vector<Share>& shares, const std::vector<double>& capacity,
                       const RoundingLimits& limits) {
-  const Rounder rounder(shares, capacity, limits.trees);
-  Rounding best;
-  best.exact_rate = rounder.exact();
   std::vector<int> candidates;
-  for (int chunks = 1; chunks <= std::min(kAllUpTo, limits.chunks); ++chunks)
+  for (int chunks = 1; chunks <= std::min(kAllUpTo, limits.chunks); ++chunks) {
     candidates.push_back(chunks);
+  }
   for (const int chunks : kLarger) {
     if (chunks <= limits.chunks) candidates.push_back(chunks);
   }
-  for (const int chunks : candidates) {
-    auto [count, rate] = rounder.round(chunks);
-    if (rate <= best.rate * (1 + 1e-9)) continue;
-    best.chunks = chunks;
-    best.count = std::move(count);
-    best.rate = rate;
-    if (rate >= limits.wanted * best.exact_rate) break;
+  Rounding best;
+  for (const int trees : {limits.trees, static_cast<int>(shares.size())}) {
+    const Rounder rounder(shares, capacity, trees);
+    best.exact_rate = rounder.exact();
+    for (const int chunks : candidates) {
+      auto [count, rate] = rounder.round(chunks);
+      if (rate <= best.rate * (1 + 1e-9)) continue;
+      best.chunks = chunks;
+      best.count = std::move(count);
+      best.rate = rate;
+      if (rate >= limits.wanted * best.exact_rate) return best;
+    }
   }
   return best;
 }

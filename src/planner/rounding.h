@@ -26,7 +26,7 @@ struct Share {
 
 struct RoundingLimits {
   int chunks = 128;      ///< of a message at most
-  int trees = 32;        ///< of a message at most; those of largest weight are kept
+  int trees = 32;        ///< of a message, those of largest weight; more if that is not good enough
   double wanted = 0.99;  ///< part of the exact rate that is enough
 };
 

@@ -15,7 +15,8 @@ TEST(DoubleTree, VerifiesForAnyNumberOfRanks) {
     const Result<Plan> plan = make_double_tree_plan(n);
     ASSERT_TRUE(plan.ok());
     ASSERT_TRUE(verify(*plan).ok()) << n << ": " << verify(*plan).to_string();
-    if (n <= 20) ASSERT_TRUE(testing::computes_right(*plan)) << n;
+    if (n > 20) continue;
+    ASSERT_TRUE(testing::computes_right(*plan)) << n;
   }
   EXPECT_FALSE(make_double_tree_plan(0).ok());
   EXPECT_FALSE(make_double_tree_plan(1 << 20).ok());

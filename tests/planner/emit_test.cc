@@ -71,7 +71,8 @@ TEST(Emit, PlansOfRandomGraphsComputeRight) {
       ASSERT_TRUE(verify(made->plan).ok()) << verify(made->plan).to_string();
       ASSERT_TRUE(check_routes(made->plan, graph).ok())
           << check_routes(made->plan, graph).to_string();
-      if (seed % 4 == 0) ASSERT_TRUE(computes_right(made->plan));
+      if (seed % 4 != 0) continue;
+      ASSERT_TRUE(computes_right(made->plan));
     }
   }
 }
