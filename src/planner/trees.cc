@@ -181,7 +181,7 @@ class PackingCheck {
   Status run() const {
     for (std::size_t t = 0; t < packing_.trees.size(); ++t) {
       if (Status s = check_tree(packing_.trees[t]); !s.ok()) {
-        return s.annotated(fmt::format("tree {}: ", t));
+        return s.annotated(fmt::format("tree {}", t));
       }
     }
     return check_loads();
