@@ -65,6 +65,7 @@ function(topocoll_library)
     target_link_libraries(${target} PRIVATE
       $<BUILD_INTERFACE:topocoll_flags> $<BUILD_INTERFACE:fmt::fmt>
       $<BUILD_INTERFACE:spdlog::spdlog_header_only> $<BUILD_INTERFACE:nlohmann_json::nlohmann_json>
+      $<BUILD_INTERFACE:pugixml::pugixml>
       Threads::Threads $<BUILD_INTERFACE:Hwloc::hwloc> $<BUILD_INTERFACE:Highway::hwy>)
     target_compile_features(${target} PUBLIC cxx_std_20)
   endforeach()

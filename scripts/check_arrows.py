@@ -32,6 +32,7 @@ LIBRARIES = {
     r"hwloc(\.h|/.*)": ["src/topology"],
     r"(fmt|spdlog)/.*": ["src", "tools", "perf", "tests"],
     r"nlohmann/.*": ["src/topology", "src/planner", "tools", "perf", "tests"],
+    r"pugixml\.hpp": ["src/topology"],
     r"hwy/.*": ["src/collectives", "perf/micro", "tests/collectives"],
     r"CLI/.*": ["tools", "perf"],
     r"(gtest|gmock)/.*": ["tests"],

@@ -10,7 +10,7 @@ readonly ROOT VENV
 export CCACHE_BASEDIR=$ROOT CCACHE_NOHASHDIR=1
 
 readonly PACKAGES=(g++ cmake ninja-build pkg-config ccache libhwloc-dev libspdlog-dev libfmt-dev
-  libcli11-dev nlohmann-json3-dev libhwy-dev libgtest-dev libgmock-dev python3-dev python3-venv git)
+  libcli11-dev nlohmann-json3-dev libpugixml-dev libhwy-dev libgtest-dev libgmock-dev python3-dev python3-venv git)
 readonly REQUIREMENTS=(torch==2.11.0 numpy scikit-learn pytest setuptools wheel)
 
 step() { printf '\n==> %s\n' "$*"; }

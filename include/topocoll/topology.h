@@ -3,9 +3,13 @@
 //   auto t = topocoll::discover_topology();
 //   if (t.ok()) std::fputs(topocoll::render_text(*t).c_str(), stdout);
 //
-// Every number says whether the system declared it or topocoll measured it; what is unknown is absent,
-// never 0. Ids are strings that stay the same from run to run ("numa:0", "core:3").
-// Thread rule: a Topology is a value. Failure rule: discovery degrades and says so in `notes`.
+// Every number says whether the system declared it or topocoll measured it; what is unknown is
+// absent, never 0. Ids are strings that stay the same from run to run ("numa:0", "core:3", and for
+// what sits on PCI its address: "gpu:0000:4e:00.0"); nothing is named after an ordinal that a
+// driver hands out.
+//
+// Thread rule: a Topology is a value.
+// Failure rule: discovery degrades and says so in `notes`.
 #pragma once
 
 #include <cstdint>
@@ -20,33 +24,105 @@
 
 namespace topocoll {
 
-enum class NodeKind : std::uint8_t { kHost, kPackage, kNumaNode, kCache, kCore, kCpu };
+enum class NodeKind : std::uint8_t {
+  kHost,
+  kPackage,
+  kNumaNode,
+  kCache,
+  kCore,
+  kCpu,
+  kPciBridge,  ///< a root port, or a port of a PCIe switch: forwards, never an end point
+  kPciDevice,  ///< any other function on PCI
+  kGpu,        ///< one device of a GPU driver: a GPU, a GCD of a dual-die package
+  kNvSwitch,
+  kSwitch,   ///< of a network, or of a fabric of which no more is known
+  kNic,      ///< the network adapter; its ports stand below it
+  kNicPort,  ///< a port of an RDMA device, or a network interface
+};
+inline constexpr int kNumNodeKinds = 13;
 TOPOCOLL_API std::string_view name(NodeKind kind);
+/// Host, package, NUMA node, cache, core, CPU: what carries CPUs.
+constexpr bool is_processor(NodeKind kind) { return kind <= NodeKind::kCpu; }
+/// Forwards between links without being an end: bridges and switches.
+constexpr bool is_switch(NodeKind kind) {
+  return kind == NodeKind::kPciBridge || kind == NodeKind::kNvSwitch || kind == NodeKind::kSwitch;
+}
 
 /// A figure as the system declares it and as topocoll measured it; either may be absent.
 struct Figure {
   std::optional<double> declared;
   std::optional<double> measured;
+  /// What to reckon with: measured, else declared.
+  [[nodiscard]] std::optional<double> best() const { return measured ? measured : declared; }
+  friend bool operator==(const Figure&, const Figure&) = default;
 };
+
+/// The PCIe link above a function: as trained now, and the most that this end can do. An idle link
+/// may have trained down to save power.
+struct PciLink {
+  std::optional<double> speed_gts;  ///< 10^9 transfers per second and lane: 2.5, 5, 8, 16, 32, 64
+  std::optional<int> width;         ///< lanes
+  std::optional<double> max_speed_gts;
+  std::optional<int> max_width;
+  friend bool operator==(const PciLink&, const PciLink&) = default;
+};
+/// 10^9 bytes per second and direction after line coding (PCI Express Base Specification: 8b/10b up
+/// to 5 GT/s, 128b/130b up to 32, FLITs of 242 in 256 bytes at 64), before packet headers.
+TOPOCOLL_API double pci_bandwidth_gbps(double speed_gts, int width);
 
 struct TopologyNode {
   std::string id;
   NodeKind kind = NodeKind::kHost;
-  std::string label;                             ///< model name and the like; may be empty
-  std::optional<int> os_index;                   ///< the kernel's number, where there is one
-  std::optional<std::uint64_t> size_bytes;       ///< caches and memory
-  std::optional<int> level;                      ///< caches: 1, 2, 3
-  std::vector<int> cpus;                         ///< logical CPUs below this node that this process may use
-  std::map<std::string, std::string> attributes; ///< further facts, keyed by the system's own names
+  std::string label;                        ///< model name and the like; may be empty
+  std::optional<int> os_index;              ///< the kernel's number, where there is one
+  std::optional<std::uint64_t> size_bytes;  ///< caches and memory
+  std::optional<int> level;                 ///< caches: 1, 2, 3
+  std::vector<int> cpus;  ///< logical CPUs below this node that this process may use
+  std::map<std::string, std::string>
+      attributes;    ///< further facts, keyed by the system's own names
+  std::string bdf;   ///< PCI address "0000:4e:00.0" (4 to 8 digits of domain) or empty
+  std::string uuid;  ///< GPUs: the driver's "GPU-..." or empty
+  PciLink pci_link;  ///< functions on PCI
 };
 
-/// An undirected containment edge (parent above child), or a directed link between equals.
+/// A link. "contains" and "pci" are the tree: parent above child, at most one of the two kinds per
+/// child; their figures hold for either direction, unless `upward_gbps` says otherwise. All other
+/// kinds are directed and come in pairs where the medium is duplex:
+///   "nvlink", "xgmi"   between GPUs, or GPU and NVSwitch, or GPU and NUMA node
+///   "c2c"              between a GPU and the CPU on its module
+///   "interconnect"     between NUMA nodes
+///   "network"          between NIC ports and switches of the network
+///   "link"             of a medium that is not known
 struct TopologyEdge {
   std::string from;
   std::string to;
-  std::string kind;  ///< "contains", "interconnect"
+  std::string kind;
   Figure bandwidth_gbps;  ///< 10^9 bytes per second from `from` to `to`
   Figure latency_ns;      ///< one way
+  Figure upward_gbps{};   ///< tree edges: from child to parent where that differs
+  std::optional<int>
+      count{};  ///< physical links that this one stands for; the figures are their sum
+};
+/// "contains" or "pci".
+TOPOCOLL_API bool is_tree_edge(const TopologyEdge& edge);
+/// The names of all kinds of edges, "contains" first.
+TOPOCOLL_API const std::vector<std::string_view>& edge_kinds();
+
+/// One direction of an edge; of a tree edge, {child, parent} is its way up.
+struct EdgeDirection {
+  std::string from;
+  std::string to;
+  std::string kind;
+  friend bool operator==(const EdgeDirection&, const EdgeDirection&) = default;
+};
+
+/// Directions that share one capacity: together they carry no more than `bandwidth_gbps`, whatever
+/// each could carry alone (a root port that is not duplex, a switch whose uplink is
+/// oversubscribed).
+struct CapacityGroup {
+  std::string id;
+  Figure bandwidth_gbps;  ///< 10^9 bytes per second, the sum over members
+  std::vector<EdgeDirection> members;
 };
 
 struct Topology {
@@ -54,22 +130,26 @@ struct Topology {
   std::vector<TopologyNode> nodes;
   std::vector<TopologyEdge> edges;
   std::vector<std::string> notes;  ///< what could not be read, and why
+  std::vector<CapacityGroup> groups{};
 
   [[nodiscard]] TOPOCOLL_API const TopologyNode* find(std::string_view id) const;
   [[nodiscard]] TOPOCOLL_API std::vector<const TopologyNode*> of_kind(NodeKind kind) const;
+  /// The node above in the tree, or null.
+  [[nodiscard]] TOPOCOLL_API const TopologyNode* parent(std::string_view id) const;
   /// Identifies the machine's make-up: the same hardware and cpuset give the same 16 hex digits.
   [[nodiscard]] TOPOCOLL_API std::string fingerprint() const;
 };
 
-/// Reads this machine through hwloc. Takes milliseconds; touches no device.
+/// Reads this machine through hwloc and sysfs. Takes milliseconds; wakes no device.
 TOPOCOLL_API Result<Topology> discover_topology();
 
-/// Builds the topology that a synthetic hwloc description names, e.g. "pack:2 numa:1 l3:1 core:4 pu:2".
+/// Builds the topology that a synthetic hwloc description names, e.g. "pack:2 numa:1 l3:1 core:4
+/// pu:2".
 TOPOCOLL_API Result<Topology> synthetic_topology(const std::string& description);
 
 /// An indented tree for people.
 TOPOCOLL_API std::string render_text(const Topology& topology);
-/// The native JSON ("topocoll_topology": 1) and back.
+/// The native JSON ("topocoll_topology": 1) and back; docs/topology.schema.json is its schema.
 TOPOCOLL_API std::string to_json(const Topology& topology);
 TOPOCOLL_API Result<Topology> topology_from_json(std::string_view text);
 

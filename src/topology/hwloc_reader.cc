@@ -139,7 +139,7 @@ class Converter {
       case NodeKind::kCore:
         describe_core(object, node);
         break;
-      case NodeKind::kCpu:
+      default:
         break;
     }
   }

@@ -10,6 +10,7 @@
 
 #include "topocoll/topology.h"
 #include "topology/checked_json.h"
+#include "topology/pci.h"
 
 namespace topocoll {
 namespace {
@@ -23,6 +24,9 @@ constexpr std::size_t kMaxAttributes = 4096;
 constexpr std::size_t kMaxTextBytes = 4096;
 constexpr std::size_t kMaxIdBytes = 256;
 constexpr int kMaxCpus = 1 << 16;
+constexpr double kMaxPciSpeed = 1024;  // GT/s
+constexpr int kMaxPciWidth = 64;
+constexpr int kMaxLinks = 1 << 16;
 constexpr double kMaxFigure = 1e15;
 
 void append_figure(std::string_view key, const Figure& figure, std::string& text) {
@@ -35,6 +39,20 @@ void append_figure(std::string_view key, const Figure& figure, std::string& text
   append("declared", figure.declared);
   append("measured", figure.measured);
   if (!members.empty()) fmt::format_to(std::back_inserter(text), ", \"{}\": {{{}}}", key, members);
+}
+
+void append_pci_link(const PciLink& link, std::string& text) {
+  std::string members;
+  const auto append = [&](std::string_view what, const auto& value) {
+    if (!value) return;
+    fmt::format_to(std::back_inserter(members), "{}\"{}\": {}", members.empty() ? "" : ", ", what,
+                   *value);
+  };
+  append("speed_gts", link.speed_gts);
+  append("width", link.width);
+  append("max_speed_gts", link.max_speed_gts);
+  append("max_width", link.max_width);
+  if (!members.empty()) text += ", \"pci_link\": {" + members + "}";
 }
 
 void append_node(const TopologyNode& node, std::string& text) {
@@ -53,7 +71,27 @@ void append_node(const TopologyNode& node, std::string& text) {
     }
     text += '}';
   }
+  if (!node.bdf.empty()) text += ", \"bdf\": " + json_quote(node.bdf);
+  if (!node.uuid.empty()) text += ", \"uuid\": " + json_quote(node.uuid);
+  append_pci_link(node.pci_link, text);
   text += '}';
+}
+
+void append_direction(const EdgeDirection& direction, std::string& text) {
+  fmt::format_to(std::back_inserter(text), "{{\"from\": {}, \"to\": {}, \"kind\": {}}}",
+                 json_quote(direction.from), json_quote(direction.to), json_quote(direction.kind));
+}
+
+void append_group(const CapacityGroup& group, std::string& text) {
+  text += "{\"id\": " + json_quote(group.id);
+  append_figure("bandwidth_gbps", group.bandwidth_gbps, text);
+  const char* separator = ", \"members\": [";
+  for (const EdgeDirection& member : group.members) {
+    text += separator;
+    append_direction(member, text);
+    separator = ", ";
+  }
+  text += group.members.empty() ? ", \"members\": []}" : "]}";
 }
 
 void append_edge(const TopologyEdge& edge, std::string& text) {
@@ -61,6 +99,8 @@ void append_edge(const TopologyEdge& edge, std::string& text) {
                  json_quote(edge.from), json_quote(edge.to), json_quote(edge.kind));
   append_figure("bandwidth_gbps", edge.bandwidth_gbps, text);
   append_figure("latency_ns", edge.latency_ns, text);
+  append_figure("upward_gbps", edge.upward_gbps, text);
+  if (edge.count) fmt::format_to(std::back_inserter(text), ", \"count\": {}", *edge.count);
   text += '}';
 }
 
@@ -81,11 +121,14 @@ class Reader {
   explicit Reader(JsonErrors& errors) : errors_(errors) {}
 
   Topology read(const JsonView& root) {
-    root.members({"topocoll_topology", "host", "nodes", "edges", "notes"});
+    root.members({"topocoll_topology", "host", "nodes", "edges", "groups", "notes"});
     root["topocoll_topology"].integer(kVersion, kVersion);
     result_.host = root["host"].text(kMaxIdBytes);
     each(root["nodes"], kMaxNodes, [&](const JsonView& view) { read_node(view); });
     each(root["edges"], kMaxEdges, [&](const JsonView& view) { read_edge(view); });
+    if (root.has("groups")) {
+      each(root["groups"], kMaxEdges, [&](const JsonView& view) { read_group(view); });
+    }
     each(root["notes"], kMaxNotes,
          [&](const JsonView& view) { result_.notes.push_back(view.text(kMaxTextBytes)); });
     check_cycles(root);
@@ -100,7 +143,8 @@ class Reader {
   }
 
   void read_node(const JsonView& view) {
-    view.members({"id", "kind", "label", "os_index", "level", "size_bytes", "cpus", "attributes"});
+    view.members({"id", "kind", "label", "os_index", "level", "size_bytes", "cpus", "attributes",
+                  "bdf", "uuid", "pci_link"});
     TopologyNode node;
     node.id = view["id"].text(kMaxIdBytes);
     if (node.id.empty()) view["id"].fail("is empty");
@@ -119,6 +163,9 @@ class Reader {
       const int lowest = node.cpus.empty() ? 0 : node.cpus.back() + 1;
       node.cpus.push_back(static_cast<int>(cpu.integer(lowest, kMaxCpus)));
     });
+    if (view.has("bdf")) read_bdf(view["bdf"], node);
+    if (view.has("uuid")) node.uuid = view["uuid"].text(kMaxIdBytes);
+    if (view.has("pci_link")) node.pci_link = read_pci_link(view["pci_link"]);
     if (view.has("attributes")) {
       const JsonView attributes = view["attributes"];
       for (const std::string& key : attributes.keys(kMaxAttributes)) {
@@ -130,35 +177,95 @@ class Reader {
 
   static void read_kind(const JsonView& view, TopologyNode& node) {
     const std::string text = view.text(kMaxIdBytes);
-    for (int k = 0; k <= static_cast<int>(NodeKind::kCpu); ++k) {
+    std::string known;
+    for (int k = 0; k < kNumNodeKinds; ++k) {
+      known += (k == 0 ? "" : ", ") + std::string(name(static_cast<NodeKind>(k)));
       if (name(static_cast<NodeKind>(k)) != text) continue;
       node.kind = static_cast<NodeKind>(k);
       return;
     }
-    view.fail("expected host, package, numa, cache, core or cpu, found " + json_quote(text));
+    view.fail("expected one of " + known + ", found " + json_quote(text));
+  }
+
+  void read_bdf(const JsonView& view, TopologyNode& node) {
+    node.bdf = view.text(kMaxIdBytes);
+    if (canonical_bdf(node.bdf) != node.bdf) {
+      view.fail("expected a PCI address such as \"0000:4e:00.0\", found " + json_quote(node.bdf));
+    }
+  }
+
+  static PciLink read_pci_link(const JsonView& view) {
+    view.members({"speed_gts", "width", "max_speed_gts", "max_width"});
+    PciLink link;
+    if (view.has("speed_gts")) link.speed_gts = view["speed_gts"].number(0.1, kMaxPciSpeed);
+    if (view.has("width")) link.width = static_cast<int>(view["width"].integer(1, kMaxPciWidth));
+    if (view.has("max_speed_gts")) {
+      link.max_speed_gts = view["max_speed_gts"].number(0.1, kMaxPciSpeed);
+    }
+    if (view.has("max_width")) {
+      link.max_width = static_cast<int>(view["max_width"].integer(1, kMaxPciWidth));
+    }
+    return link;
+  }
+
+  void read_group(const JsonView& view) {
+    view.members({"id", "bandwidth_gbps", "members"});
+    CapacityGroup group;
+    group.id = view["id"].text(kMaxIdBytes);
+    if (group.id.empty()) view["id"].fail("is empty");
+    if (!group_ids_.insert(group.id).second) {
+      view["id"].fail(json_quote(group.id) + " is given to another group too");
+    }
+    if (view.has("bandwidth_gbps")) group.bandwidth_gbps = read_figure(view["bandwidth_gbps"]);
+    each(view["members"], kMaxEdges, [&](const JsonView& member) {
+      member.members({"from", "to", "kind"});
+      EdgeDirection direction{read_end(member["from"]), read_end(member["to"]),
+                              member["kind"].text(kMaxIdBytes)};
+      const bool tree = direction.kind == "contains" || direction.kind == "pci";
+      if (!edge_keys_.contains(key_of(direction.from, direction.to, direction.kind)) &&
+          !(tree && edge_keys_.contains(key_of(direction.to, direction.from, direction.kind)))) {
+        member.fail("there is no such edge");
+      }
+      group.members.push_back(std::move(direction));
+    });
+    result_.groups.push_back(std::move(group));
+  }
+
+  static std::string key_of(const std::string& from, const std::string& to,
+                            const std::string& kind) {
+    return json_quote(from) + json_quote(to) + kind;
   }
 
   void read_edge(const JsonView& view) {
-    view.members({"from", "to", "kind", "bandwidth_gbps", "latency_ns"});
+    view.members(
+        {"from", "to", "kind", "bandwidth_gbps", "latency_ns", "upward_gbps", "count"});
     TopologyEdge edge;
     edge.from = read_end(view["from"]);
     edge.to = read_end(view["to"]);
     edge.kind = view["kind"].text(kMaxIdBytes);
-    if (edge.kind != "contains" && edge.kind != "interconnect") {
-      view["kind"].fail("expected contains or interconnect, found " + json_quote(edge.kind));
+    const auto& kinds = edge_kinds();
+    if (std::find(kinds.begin(), kinds.end(), edge.kind) == kinds.end()) {
+      view["kind"].fail(fmt::format("expected one of {}, found {}", fmt::join(kinds, ", "),
+                                    json_quote(edge.kind)));
     }
     if (edge.from == edge.to) view["to"].fail("the edge ends where it begins");
-    if (edge.kind == "contains") {
+    if (is_tree_edge(edge)) {
       const auto [known, added] = parent_edge_.emplace(edge.to, result_.edges.size());
       if (!added && errors_.ok()) {
         view["to"].fail(fmt::format("{} is contained in {} already", json_quote(edge.to),
                                     json_quote(result_.edges[known->second].from)));
       }
-    } else if (!links_.insert(json_quote(edge.from) + json_quote(edge.to)).second) {
+    }
+    if (!edge_keys_.insert(key_of(edge.from, edge.to, edge.kind)).second && errors_.ok()) {
       view.fail("is given twice");
     }
     if (view.has("bandwidth_gbps")) edge.bandwidth_gbps = read_figure(view["bandwidth_gbps"]);
     if (view.has("latency_ns")) edge.latency_ns = read_figure(view["latency_ns"]);
+    if (view.has("upward_gbps")) {
+      if (!is_tree_edge(edge)) view["upward_gbps"].fail("only tree edges have it");
+      edge.upward_gbps = read_figure(view["upward_gbps"]);
+    }
+    if (view.has("count")) edge.count = static_cast<int>(view["count"].integer(1, kMaxLinks));
     result_.edges.push_back(std::move(edge));
   }
 
@@ -182,7 +289,7 @@ class Reader {
     std::unordered_map<std::string_view, std::size_t> seen_from;  // node -> the walk that met it
     const JsonView edges = root["edges"];
     for (std::size_t walk = 0; walk < result_.edges.size(); ++walk) {
-      if (result_.edges[walk].kind != "contains") continue;
+      if (!is_tree_edge(result_.edges[walk])) continue;
       std::string_view id = result_.edges[walk].to;
       while (seen_from.emplace(id, walk).second) {
         const auto up = parent_edge_.find(std::string(id));
@@ -199,7 +306,8 @@ class Reader {
   Topology result_;
   std::unordered_map<std::string, std::size_t> index_;        // id -> nodes[]
   std::unordered_map<std::string, std::size_t> parent_edge_;  // id -> edges[] that contains it
-  std::unordered_set<std::string> links_;
+  std::unordered_set<std::string> edge_keys_;
+  std::unordered_set<std::string> group_ids_;
 };
 
 }  // namespace
@@ -209,6 +317,7 @@ std::string to_json(const Topology& topology) {
                                  json_quote(topology.host));
   append_list("nodes", topology.nodes, text, append_node);
   append_list("edges", topology.edges, text, append_edge);
+  if (!topology.groups.empty()) append_list("groups", topology.groups, text, append_group);
   append_list("notes", topology.notes, text,
               [](const std::string& note, std::string& to) { to += json_quote(note); });
   return text + "\n}\n";

@@ -1,5 +1,6 @@
 // An indented tree. What has exactly one child with the same CPUs shares its line, and siblings
-// that look alike share one line too, so that a machine of 192 cores still fits on a screen.
+// that look alike share one line too, so that a machine of 192 cores still fits on a screen. A chain
+// of PCI bridges shares the line of what hangs below it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -35,7 +36,9 @@ std::string figure_text(const Figure& figure, std::string_view unit) {
 }
 
 std::string figures_text(const TopologyEdge& edge) {
-  return figure_text(edge.bandwidth_gbps, "GB/s") + figure_text(edge.latency_ns, "ns");
+  std::string text = figure_text(edge.bandwidth_gbps, "GB/s") + figure_text(edge.latency_ns, "ns");
+  const std::string upward = figure_text(edge.upward_gbps, "GB/s");
+  return upward.empty() ? text : text + ", upward" + upward.substr(1);
 }
 
 std::string cpus_text(const std::vector<int>& cpus) {
@@ -53,7 +56,7 @@ class Renderer {
     for (const TopologyEdge& edge : topology.edges) {
       const auto from = index.find(edge.from);
       const auto to = index.find(edge.to);
-      if (edge.kind != "contains" || from == index.end() || to == index.end()) continue;
+      if (!is_tree_edge(edge) || from == index.end() || to == index.end()) continue;
       if (parent_edge_[to->second] != nullptr) continue;  // each node is shown once
       children_[from->second].push_back(to->second);
       parent_edge_[to->second] = &edge;
@@ -76,11 +79,18 @@ class Renderer {
     while (children_[node].size() == 1 && topology_.nodes[node].kind != NodeKind::kHost &&
            line.size() < kMaxDepth) {
       const std::size_t child = children_[node].front();
-      const bool small = topology_.nodes[child].kind >= NodeKind::kCache;
-      if (!small || topology_.nodes[child].cpus != topology_.nodes[node].cpus) break;
+      const NodeKind kind = topology_.nodes[node].kind;
+      const bool chain = kind == NodeKind::kPciBridge || kind == NodeKind::kNic;
+      const bool small = is_part_of_package(topology_.nodes[child].kind) &&
+                         topology_.nodes[child].cpus == topology_.nodes[node].cpus;
+      if (!chain && !small) break;
       line.push_back(node = child);
     }
     return line;
+  }
+
+  static bool is_part_of_package(NodeKind kind) {
+    return kind >= NodeKind::kCache && kind <= NodeKind::kCpu;
   }
 
   /// A core's CPUs are named in its line.
@@ -105,6 +115,17 @@ class Renderer {
         return numbered ? "core " + number(node) : "core";
       case NodeKind::kCpu:
         return numbered ? "cpu " + number(node) : "cpu";
+      case NodeKind::kGpu:
+        return "GPU " + number(node);
+      case NodeKind::kNvSwitch:
+        return "NVSwitch " + number(node);
+      case NodeKind::kNic:
+        return "NIC " + number(node);
+      case NodeKind::kPciBridge:
+      case NodeKind::kPciDevice:
+      case NodeKind::kSwitch:
+      case NodeKind::kNicPort:
+        return std::string(name(node.kind)) + " " + number(node);
     }
     return node.id;
   }
@@ -135,8 +156,9 @@ class Renderer {
                                   std::size_t first) const {
     const auto shape = [&](std::size_t node) {
       const auto line = line_of(node);
-      const bool small = topology_.nodes[node].kind >= NodeKind::kCache;
-      if (!small || !is_leaf(line.back())) return std::string();
+      if (!is_part_of_package(topology_.nodes[node].kind) || !is_leaf(line.back())) {
+        return std::string();
+      }
       return fmt::format("{} {}", topology_.nodes[line.back()].cpus.size(), heading(line, false));
     };
     const std::string wanted = shape(siblings[first]);
@@ -148,8 +170,9 @@ class Renderer {
   void tree(std::size_t node, const std::string& indent, const std::string& branch, int depth) {
     const auto line = line_of(node);
     const std::size_t last = line.back();
-    text_ +=
-        indent + branch + heading(line, true) + "  " + cpus_text(topology_.nodes[last].cpus) + "\n";
+    const TopologyNode& end = topology_.nodes[last];
+    const std::string cpus = is_processor(end.kind) ? "  " + cpus_text(end.cpus) : "";
+    text_ += indent + branch + heading(line, true) + cpus + "\n";
     if (is_leaf(last)) return;
     const std::string below = branch.empty() ? indent : indent + (branch == "└─ " ? "   " : "│  ");
     if (depth == kMaxDepth) {
@@ -188,8 +211,10 @@ class Renderer {
 
   void links() {
     for (const TopologyEdge& edge : topology_.edges) {
-      if (edge.kind == "contains") continue;
-      text_ += fmt::format("{} → {}  {}{}\n", edge.from, edge.to, edge.kind, figures_text(edge));
+      if (is_tree_edge(edge)) continue;
+      const std::string count = edge.count ? fmt::format(" ×{}", *edge.count) : "";
+      text_ += fmt::format("{} → {}  {}{}{}\n", edge.from, edge.to, edge.kind, count,
+                           figures_text(edge));
     }
   }
 

@@ -10,9 +10,10 @@
 namespace topocoll {
 namespace {
 
-constexpr std::array<std::string_view, 6> kKindNames = {"host",  "package", "numa",
-                                                        "cache", "core",    "cpu"};
-static_assert(kKindNames.size() == static_cast<std::size_t>(NodeKind::kCpu) + 1);
+constexpr std::array<std::string_view, kNumNodeKinds> kKindNames = {
+    "host",       "package", "numa",     "cache",  "core", "cpu",     "pci_bridge",
+    "pci_device", "gpu",     "nvswitch", "switch", "nic",  "nic_port"};
+static_assert(static_cast<int>(NodeKind::kNicPort) + 1 == kNumNodeKinds);
 
 std::uint64_t fnv1a(std::string_view text) {
   std::uint64_t hash = 0xcbf29ce484222325U;
@@ -29,6 +30,21 @@ std::string_view name(NodeKind kind) {
   return index < kKindNames.size() ? kKindNames[index] : "?";
 }
 
+bool is_tree_edge(const TopologyEdge& edge) {
+  return edge.kind == "contains" || edge.kind == "pci";
+}
+
+const std::vector<std::string_view>& edge_kinds() {
+  static const std::vector<std::string_view> kinds = {
+      "contains", "pci", "nvlink", "xgmi", "c2c", "interconnect", "network", "link"};
+  return kinds;
+}
+
+double pci_bandwidth_gbps(double speed_gts, int width) {
+  const double coding = speed_gts <= 5.0 ? 8.0 / 10 : speed_gts <= 32.0 ? 128.0 / 130 : 242.0 / 256;
+  return speed_gts * width * coding / 8;
+}
+
 const TopologyNode* Topology::find(std::string_view id) const {
   const auto found =
       std::find_if(nodes.begin(), nodes.end(), [&](const TopologyNode& n) { return n.id == id; });
@@ -43,6 +59,13 @@ std::vector<const TopologyNode*> Topology::of_kind(NodeKind kind) const {
   return result;
 }
 
+const TopologyNode* Topology::parent(std::string_view id) const {
+  for (const TopologyEdge& edge : edges) {
+    if (edge.to == id && is_tree_edge(edge)) return find(edge.from);
+  }
+  return nullptr;
+}
+
 // Names of hosts, memory sizes (which vary from boot to boot), versions and measured figures do not
 // belong to the make-up; the order of nodes and edges does not matter.
 std::string Topology::fingerprint() const {
@@ -53,7 +76,8 @@ std::string Topology::fingerprint() const {
                                 node.label, size, node.level.value_or(0), cpu_ranges(node.cpus)));
   }
   for (const TopologyEdge& edge : edges) {
-    facts.push_back(fmt::format("edge {} {} {}", edge.from, edge.to, edge.kind));
+    const std::string count = edge.count ? fmt::format(" x{}", *edge.count) : "";
+    facts.push_back(fmt::format("edge {} {} {}{}", edge.from, edge.to, edge.kind, count));
   }
   std::sort(facts.begin(), facts.end());
   return fmt::format("{:016x}", fnv1a(fmt::format("{}", fmt::join(facts, "\n"))));

@@ -121,8 +121,9 @@ TEST(TopologyJson, EveryFieldIsChecked) {
       {"\"id\": \"numa:0\"", "\"id\": \"\"", "nodes[1].id: is empty"},
       {"\"id\": \"numa:0\"", "\"id\": \"host\"",
        "nodes[1].id: \"host\" is given to another node too"},
-      {"\"kind\": \"numa\"", "\"kind\": \"gpu\"",
-       "nodes[1].kind: expected host, package, numa, cache, core or cpu, found \"gpu\""},
+      {"\"kind\": \"numa\"", "\"kind\": \"tpu\"",
+       "nodes[1].kind: expected one of host, package, numa, cache, core, cpu, pci_bridge, "
+       "pci_device, gpu, nvswitch, switch, nic, nic_port, found \"tpu\""},
       {"\"os_index\": 0", "\"os_index\": -1", "nodes[1].os_index: expected an integer from 0"},
       {"\"os_index\": 0", "\"os_index\": 2147483648",
        "nodes[1].os_index: expected an integer from 0"},
@@ -149,7 +150,8 @@ TEST(TopologyJson, EveryFieldIsChecked) {
       {"\"from\": \"numa:0\", \"to\": \"l2:0\"", "\"from\": \"host\", \"to\": \"numa:0\"",
        "edges[1].to: \"numa:0\" is contained in \"host\" already"},
       {"\"kind\": \"contains\"}", "\"kind\": \"wire\"}",
-       "edges[1].kind: expected contains or interconnect, found \"wire\""},
+       "edges[1].kind: expected one of contains, pci, nvlink, xgmi, c2c, interconnect, network, "
+       "link, found \"wire\""},
       {"{\"declared\": 2.5}", "{\"declared\": -1}",
        "edges[0].bandwidth_gbps.declared: expected a number from 0"},
       {"{\"declared\": 2.5}", "{\"declared\": 1e30}",
