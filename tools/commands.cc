@@ -3,55 +3,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-#include <memory>
 #include <nlohmann/json.hpp>
 
+#include "files.h"
 #include "topocoll/options.h"
 #include "topocoll/plan.h"
-#include "topocoll/topology.h"
 #include "topocoll/types.h"
 #include "topocoll/version.h"
 
 namespace topocoll::tools {
 namespace {
 
-/// Larger files are neither a topology nor a plan.
-constexpr std::size_t kMaxFileBytes = std::size_t{256} << 20;
-
-struct CloseFile {
-  void operator()(std::FILE* file) const {
-    if (file != stdin) std::fclose(file);
-  }
-};
-
-Status file_error(const std::string& path, int error) {
-  return Status(Cause::kSystem, fmt::format("{}: {}", path, std::strerror(error)));
-}
-
-Result<std::string> read_file(const std::string& path) {
-  const std::unique_ptr<std::FILE, CloseFile> file(path == "-" ? stdin
-                                                               : std::fopen(path.c_str(), "rbe"));
-  if (file == nullptr) return file_error(path, errno);
-  std::string text;
-  char chunk[64 * 1024];
-  while (const std::size_t got = std::fread(chunk, 1, sizeof chunk, file.get())) {
-    text.append(chunk, got);
-    if (text.size() > kMaxFileBytes) {
-      return Status(Cause::kResource, fmt::format("{}: larger than {} bytes", path, kMaxFileBytes));
-    }
-  }
-  if (std::ferror(file.get()) != 0) return file_error(path, errno);
-  return text;
-}
-
 Result<Plan> read_plan(const std::string& path) {
   auto text = read_file(path);
   if (!text.ok()) return text.status();
   auto plan = plan_from_json(*text);
-  if (!plan.ok()) return plan.status().annotated(path + ": ");
+  if (!plan.ok()) return plan.status().annotated(path);
   return plan;
 }
 
@@ -126,25 +93,6 @@ Result<std::string> show_options(bool json) {
   return text;
 }
 
-Result<std::string> show_topology(const TopoRequest& request) {
-  if (!request.file.empty() && !request.synthetic.empty()) {
-    return Status(Cause::kInvalidArgument, "give a file or --synthetic, not both");
-  }
-  Result<Topology> topology = Status(Cause::kInternal, "no topology");
-  if (!request.synthetic.empty()) {
-    topology = synthetic_topology(request.synthetic);
-  } else if (!request.file.empty()) {
-    auto text = read_file(request.file);
-    if (!text.ok()) return text.status();
-    topology = topology_from_json(*text);
-    if (!topology.ok()) return topology.status().annotated(request.file + ": ");
-  } else {
-    topology = discover_topology();
-  }
-  if (!topology.ok()) return topology.status();
-  return request.json ? to_json(*topology) : render_text(*topology);
-}
-
 Result<std::string> show_plan(const PlanRequest& request) {
   auto plan = get_plan(request);
   if (!plan.ok()) return plan.status();
@@ -157,7 +105,7 @@ Result<std::string> show_plan(const PlanRequest& request) {
 Result<std::string> check_plan(const std::string& file) {
   auto plan = read_plan(file);
   if (!plan.ok()) return plan.status();
-  if (Status verdict = verify(*plan); !verdict.ok()) return verdict.annotated(file + ": ");
+  if (Status verdict = verify(*plan); !verdict.ok()) return verdict.annotated(file);
   return fmt::format("{}: OK, {} {} on {} rank{}, {} steps\n", file, name(plan->kind),
                      plan->algorithm, plan->ranks, plan->ranks == 1 ? "" : "s", count_steps(*plan));
 }

@@ -10,12 +10,6 @@
 
 namespace topocoll::tools {
 
-struct TopoRequest {
-  std::string file;       ///< empty: this machine; "-": standard input
-  std::string synthetic;  ///< a description instead of a machine
-  bool json = false;
-};
-
 struct PlanRequest {
   std::string file;  ///< empty: the direct plan that the rest describes
   std::string collective = "all_reduce";
@@ -27,7 +21,6 @@ struct PlanRequest {
 
 /// Each returns what is to be printed.
 Result<std::string> show_options(bool json);
-Result<std::string> show_topology(const TopoRequest& request);
 Result<std::string> show_plan(const PlanRequest& request);
 Result<std::string> check_plan(const std::string& file);
 std::string show_version();

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "commands.h"
+#include "topo.h"
 
 namespace {
 
@@ -23,12 +24,13 @@ constexpr const char* kExamples =
     "Examples:\n"
     "  topocoll topo show                             this machine\n"
     "  topocoll topo show --json > node.json          save it\n"
-    "  topocoll topo show --synthetic \"pack:2 l3:1 core:4 pu:2\"\n"
+    "  topocoll topo check                            what is wrong with it, and how to mend that\n"
+    "  topocoll topo import topo.xml                  NCCL's or hwloc's XML as topocoll's JSON\n"
     "  topocoll plan show --collective all_reduce --algorithm two_shot --ranks 4\n"
     "  topocoll plan check my_plan.json\n"
     "  topocoll options --json\n"
     "Exit status: 0; 1 if what was asked for cannot be had or is not valid; 2 for a bad command "
-    "line.";
+    "line;\n3 if topo check or topo diff has found something.";
 
 /// Prints everything or says why not. A reader that has gone away is no error.
 int print(const std::string& text) {
@@ -44,18 +46,6 @@ std::string one_line(std::string text) {
     if (c == '\n') c = ' ';
   }
   return text;
-}
-
-void add_topo(CLI::App& app, TopoRequest& request, std::function<Result<std::string>()>& action) {
-  CLI::App* topo = app.add_subcommand("topo", "machines and what connects their parts");
-  topo->require_subcommand(1);
-  CLI::App* show =
-      topo->add_subcommand("show", "print this machine, a description or a saved topology");
-  show->add_option("FILE", request.file, "a topology in JSON; - for standard input");
-  show->add_option("--synthetic", request.synthetic,
-                   "a hwloc description, as in \"pack:2 core:4 pu:2\"");
-  show->add_flag("--json", request.json, "print JSON");
-  show->callback([&] { action = [&] { return show_topology(request); }; });
 }
 
 void add_plan(CLI::App& app, PlanRequest& request, std::string& check_file,
@@ -123,5 +113,6 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "topocoll: {}\n", one_line(result.status().text()));
     return kFailed;
   }
-  return print(result.value());
+  const int printed = print(result.value());
+  return printed != 0 ? printed : topo.exit_status;
 }

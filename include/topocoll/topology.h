@@ -143,6 +143,11 @@ struct Topology {
 /// Reads this machine through hwloc and sysfs. Takes milliseconds; wakes no device.
 TOPOCOLL_API Result<Topology> discover_topology();
 
+/// The same for a machine whose /sys and /proc were recorded below the directory `root`, by
+/// record_topology() or hwloc-gather-topology. Sets HWLOC_FSROOT for the while: no other thread may
+/// change the environment.
+TOPOCOLL_API Result<Topology> discover_topology_at(const std::string& root);
+
 /// Builds the topology that a synthetic hwloc description names, e.g. "pack:2 numa:1 l3:1 core:4
 /// pu:2".
 TOPOCOLL_API Result<Topology> synthetic_topology(const std::string& description);

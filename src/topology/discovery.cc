@@ -6,17 +6,22 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
+#include <cstdlib>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <vector>
 
 #include "topocoll/topology.h"
 #include "topology/hwloc_reader.h"
+#include "topology/sysfs.h"
 
 namespace topocoll {
 namespace {
 
 constexpr std::size_t kMaxDescriptionBytes = 1024;
+constexpr std::size_t kMaxCpuListBytes = 64 * 1024;
 constexpr std::uint64_t kMaxSyntheticObjects = 1U << 16;
 
 std::string error_text(int error) { return std::generic_category().message(error); }
@@ -26,6 +31,46 @@ HwlocTopology new_topology() {
   if (hwloc_topology_init(&raw) != 0) return nullptr;
   return HwlocTopology(raw);
 }
+
+/// What asks drivers would wake devices; names from libpciaccess would differ from a recording's.
+void configure(hwloc_topology_t hwloc, bool live) {
+  // Reading caches by CPUID would move this thread from CPU to CPU, behind the caller's back.
+  if (live) hwloc_topology_set_flags(hwloc, HWLOC_TOPOLOGY_FLAG_DONT_CHANGE_BINDING);
+  hwloc_topology_set_io_types_filter(hwloc, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+  for (const char* component : {"cuda", "nvml", "rsmi", "levelzero", "opencl", "gl", "pci"}) {
+    hwloc_topology_set_components(hwloc, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component);
+  }
+  if (!live) hwloc_topology_set_components(hwloc, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "x86");
+}
+
+void add_kernel_facts(const SysfsRoot& root, Topology& topology) {
+  add_pci_facts(root, topology);
+  add_network_facts(root, topology);
+  add_limits(root, topology);
+}
+
+/// Sets a variable of the environment while it lives. hwloc knows no other way to be shown a
+/// recorded /sys, and it looks while it loads only.
+class ScopedVariable {
+ public:
+  ScopedVariable(const char* name, const std::string& value) : name_(name) {
+    if (const char* before = std::getenv(name)) before_ = before;
+    ::setenv(name, value.c_str(), 1);
+  }
+  ~ScopedVariable() {
+    if (before_) {
+      ::setenv(name_, before_->c_str(), 1);
+    } else {
+      ::unsetenv(name_);
+    }
+  }
+  ScopedVariable(const ScopedVariable&) = delete;
+  ScopedVariable& operator=(const ScopedVariable&) = delete;
+
+ private:
+  const char* name_;
+  std::optional<std::string> before_;
+};
 
 std::string host_name() {
   utsname names{};
@@ -103,8 +148,7 @@ std::uint64_t synthetic_objects(const std::string& description) {
 Result<Topology> discover_topology() {
   const HwlocTopology hwloc = new_topology();
   if (!hwloc) return without_hwloc(error_text(errno));
-  // Reading caches by CPUID would move this thread from CPU to CPU, behind the caller's back.
-  hwloc_topology_set_flags(hwloc.get(), HWLOC_TOPOLOGY_FLAG_DONT_CHANGE_BINDING);
+  configure(hwloc.get(), true);
   if (hwloc_topology_load(hwloc.get()) != 0) return without_hwloc(error_text(errno));
   if (hwloc_topology_is_thissystem(hwloc.get()) == 0) {
     Topology result = convert(hwloc.get(), nullptr);
@@ -113,14 +157,52 @@ Result<Topology> discover_topology() {
   }
   const HwlocBitmap usable(hwloc_bitmap_alloc());
   if (!usable) return Status(Cause::kResource, "no memory for a set of CPUs");
-  if (hwloc_get_cpubind(hwloc.get(), usable.get(), HWLOC_CPUBIND_PROCESS) != 0) {
-    const std::string why = error_text(errno);
-    Topology result = convert(hwloc.get(), nullptr);
-    result.notes.push_back("the CPUs that this process may use are unknown: " + why);
-    return result;
+  const bool bound = hwloc_get_cpubind(hwloc.get(), usable.get(), HWLOC_CPUBIND_PROCESS) == 0;
+  const int error = errno;
+  Topology result = convert(hwloc.get(), bound ? usable.get() : nullptr);
+  if (!bound) {
+    result.notes.push_back("the CPUs that this process may use are unknown: " + error_text(error));
   }
-  Topology result = convert(hwloc.get(), usable.get());
   note_missing_memory(result);
+  const auto root = SysfsRoot::open("/");
+  if (root.ok()) add_kernel_facts(*root, result);
+  return result;
+}
+
+Result<Topology> discover_topology_at(const std::string& root) {
+  const auto sysfs = SysfsRoot::open(root);
+  if (!sysfs.ok()) return sysfs.status();
+  if (sysfs->list("/sys").empty()) {
+    return Status(Cause::kInvalidArgument,
+                  root + ": no recorded machine, there is no sys below it");
+  }
+  const HwlocTopology hwloc = new_topology();
+  if (!hwloc) return Status(Cause::kResource, "hwloc: " + error_text(errno));
+  configure(hwloc.get(), false);
+  {
+    static std::mutex environment;
+    const std::lock_guard<std::mutex> lock(environment);
+    const ScopedVariable variable("HWLOC_FSROOT", root);
+    const ScopedVariable quiet("HWLOC_HIDE_ERRORS", "2");  // contradictions are findings here
+    if (hwloc_topology_load(hwloc.get()) != 0) {
+      return Status(Cause::kInvalidArgument,
+                    fmt::format("{}: hwloc cannot read the machine recorded there: {}", root,
+                                error_text(errno)));
+    }
+  }
+  const std::string cpus = recorded_cpus(*sysfs);
+  const HwlocBitmap usable(hwloc_bitmap_alloc());
+  const bool known = usable && !cpus.empty() && cpus.size() < kMaxCpuListBytes &&
+                     hwloc_bitmap_list_sscanf(usable.get(), cpus.c_str()) == 0;
+  Topology result = convert(hwloc.get(), known ? usable.get() : nullptr);
+  if (!sysfs->text("/proc/hwloc-nofile-info")) {
+    // hwloc asks the running kernel then, which is not the recorded one.
+    result.host.clear();
+    if (!result.nodes.empty()) {
+      for (const char* key : {"OSName", "OSRelease"}) result.nodes.front().attributes.erase(key);
+    }
+  }
+  add_kernel_facts(*sysfs, result);
   return result;
 }
 

@@ -8,6 +8,8 @@
 #include <optional>
 #include <utility>
 
+#include "topology/hwloc_io.h"
+
 namespace topocoll {
 namespace {
 
@@ -53,7 +55,8 @@ void copy_facts(hwloc_obj_t object, const Names& names, TopologyNode& node) {
 
 class Converter {
  public:
-  Converter(hwloc_topology_t hwloc, hwloc_const_bitmap_t usable) : hwloc_(hwloc), usable_(usable) {}
+  Converter(hwloc_topology_t hwloc, hwloc_const_bitmap_t usable)
+      : hwloc_(hwloc), usable_(usable), devices_(hwloc, result_) {}
 
   Topology take() {
     hwloc_obj_t root = hwloc_get_root_obj(hwloc_);
@@ -61,6 +64,8 @@ class Converter {
     result_.host = host != nullptr ? host : "";
     visit(root, "");
     add_distances();
+    for (const auto& [object, parent] : io_) devices_.add(object, parent);
+    devices_.add_links();
     add_notes(root);
     return std::move(result_);
   }
@@ -78,6 +83,9 @@ class Converter {
     if (!local.empty()) inner = local;
     if (above) inner = add(object, inner);
     for (hwloc_obj_t c = object->first_child; c != nullptr; c = c->next_sibling) visit(c, inner);
+    for (hwloc_obj_t d = object->io_first_child; d != nullptr; d = d->next_sibling) {
+      io_.emplace_back(d, inner);
+    }
   }
 
   void visit_memory(hwloc_obj_t object, const std::string& parent, std::string& local) {
@@ -100,6 +108,7 @@ class Converter {
     }
     node.cpus = cpus_of(object);
     describe(object, node);
+    devices_.know(object, node.id);
     if (!parent.empty()) result_.edges.push_back(containment(object, node, parent));
     std::string id = node.id;
     result_.nodes.push_back(std::move(node));
@@ -247,6 +256,8 @@ class Converter {
   hwloc_topology_t hwloc_;
   hwloc_const_bitmap_t usable_;
   Topology result_;
+  HwlocDevices devices_;
+  std::vector<std::pair<hwloc_obj_t, std::string>> io_;  ///< devices and the node above them
 };
 
 }  // namespace

@@ -237,8 +237,7 @@ class Reader {
   }
 
   void read_edge(const JsonView& view) {
-    view.members(
-        {"from", "to", "kind", "bandwidth_gbps", "latency_ns", "upward_gbps", "count"});
+    view.members({"from", "to", "kind", "bandwidth_gbps", "latency_ns", "upward_gbps", "count"});
     TopologyEdge edge;
     edge.from = read_end(view["from"]);
     edge.to = read_end(view["to"]);

@@ -24,6 +24,8 @@ unsigned hex_value(std::string_view text) {
 
 }  // namespace
 
+// The device may exceed PCI's 31: "fffffff:ff:ff.0" is an NVSwitch that a virtual machine cannot
+// see.
 std::string canonical_bdf(std::string_view text) {
   if (text.size() > 32) return "";
   std::string lower(text);
@@ -39,8 +41,7 @@ std::string canonical_bdf(std::string_view text) {
   const std::string_view device = view.substr(first + 4, 2);
   const std::string_view function = view.substr(dot + 1);
   if (!is_hex(domain, 1, 8) || !is_hex(bus, 2, 2) || view[first + 3] != ':' ||
-      !is_hex(device, 2, 2) || !is_hex(function, 1, 1) || hex_value(device) > 0x1f ||
-      hex_value(function) > 7) {
+      !is_hex(device, 2, 2) || !is_hex(function, 1, 1) || hex_value(function) > 7) {
     return "";
   }
   return fmt::format("{:04x}:{}:{}.{}", hex_value(domain), bus, device, function);
@@ -61,14 +62,16 @@ std::optional<double> parse_pci_speed(std::string_view text, bool& known) {
   return value;
 }
 
-NodeKind pci_kind(std::string_view device_class, std::string_view vendor) {
+NodeKind pci_kind(std::string_view device_class, std::string_view vendor, std::string_view device) {
   if (device_class.substr(0, 2) == "0x") device_class.remove_prefix(2);
   const std::string_view base = device_class.substr(0, 2);
   const std::string_view sub = device_class.substr(0, 4);
   if (sub == "0604") return NodeKind::kPciBridge;
   if (base == "02") return NodeKind::kNic;
   const bool gpu_vendor = vendor == "0x10de" || vendor == "0x1002" || vendor == "0x8086";
-  // Consoles of management controllers are VGA devices too, but have no such vendor.
+  // Consoles of management controllers are VGA devices too; few have such a vendor (ES1000, Rage
+  // XL).
+  if (vendor == "0x1002" && (device == "0x515e" || device == "0x4752")) return NodeKind::kPciDevice;
   if (base == "03" && (gpu_vendor || vendor.empty())) return NodeKind::kGpu;
   if (base == "12" && gpu_vendor) return NodeKind::kGpu;
   if (sub == "0680" && vendor == "0x10de") return NodeKind::kNvSwitch;
@@ -86,8 +89,9 @@ std::string pci_id(NodeKind kind, std::string_view bdf) {
   }
 }
 
+// An idle link lowers its speed to save power and raises it under load, but keeps its width.
 std::optional<double> declared_bandwidth(const PciLink& link) {
-  const auto speed = link.speed_gts ? link.speed_gts : link.max_speed_gts;
+  const auto speed = link.max_speed_gts ? link.max_speed_gts : link.speed_gts;
   const auto width = link.width ? link.width : link.max_width;
   if (!speed || !width) return std::nullopt;
   return pci_bandwidth_gbps(*speed, *width);

@@ -1,6 +1,6 @@
 // An indented tree. What has exactly one child with the same CPUs shares its line, and siblings
-// that look alike share one line too, so that a machine of 192 cores still fits on a screen. A chain
-// of PCI bridges shares the line of what hangs below it.
+// that look alike share one line too, so that a machine of 192 cores still fits on a screen. A
+// chain of PCI bridges shares the line of what hangs below it.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,0 +1,175 @@
+// Where devices are, or are said to be.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "topology/findings/rules.h"
+#include "topology/hwloc_reader.h"
+
+namespace topocoll {
+namespace {
+
+bool matters(NodeKind kind) { return kind == NodeKind::kGpu || kind == NodeKind::kNic; }
+
+constexpr std::size_t kMaxListBytes = 64 * 1024;
+constexpr const char* kAssignNuma =
+    "enable NUMA reporting (_PXM) in the BIOS, pin virtual devices to NUMA nodes in the "
+    "hypervisor, or "
+    "give a corrected topology file";
+
+}  // namespace
+
+void FindingRules::numa_nodes() {
+  const auto all = topology_.of_kind(NodeKind::kNumaNode);
+  std::set<long> known;
+  for (const TopologyNode* numa : all) {
+    if (numa->os_index) {
+      known.insert(*numa->os_index);
+      continue;
+    }
+    add({"numa-unknown",
+         Severity::kWarning,
+         {numa->id},
+         "devices hang below a CPU of which the NUMA node is not known",
+         "numaid -1 or missing",
+         {},
+         kAssignNuma});
+  }
+  std::map<std::string, int> conflicts;
+  for (std::size_t i = 0; i < topology_.nodes.size(); ++i) {
+    if (!matters(node(i).kind)) continue;
+    const auto said = number(node(i), "numa_node");
+    if (!said) continue;
+    const std::size_t numa = tree_.numa_of(i);
+    if (*said < 0) {
+      if (all.size() < 2) continue;  // with one node there is nothing to know
+      add({"numa-unknown",
+           Severity::kWarning,
+           {node(i).id},
+           fmt::format("the system does not say which NUMA node {} is near", node(i).id),
+           fmt::format("numa_node -1 of {} NUMA nodes", all.size()),
+           {},
+           kAssignNuma});
+    } else if (!known.contains(static_cast<long>(*said))) {
+      add({"numa-conflict",
+           Severity::kWarning,
+           {node(i).id},
+           fmt::format("{} is said to be near a NUMA node that does not exist", node(i).id),
+           fmt::format("numa_node {:g}", *said),
+           {},
+           kAssignNuma});
+    } else if (numa != TopologyTree::kNone && node(numa).os_index &&
+               *node(numa).os_index != static_cast<int>(*said)) {
+      add({"numa-conflict",
+           Severity::kWarning,
+           {node(i).id, node(numa).id},
+           fmt::format("{} is near {} by its place and near numa:{:g} by numa_node", node(i).id,
+                       node(numa).id, *said),
+           fmt::format("numa_node {:g}, PCI locality {}", *said, node(numa).id),
+           {},
+           kAssignNuma});
+    }
+  }
+}
+
+/// A device that the system puts near some CPUs of a NUMA node and not near the others.
+void FindingRules::local_cpus() {
+  for (const TopologyNode& device : topology_.nodes) {
+    const std::string text = fact(device, "local_cpus");
+    if (text.empty() || text.size() > kMaxListBytes) continue;
+    const HwlocBitmap near(hwloc_bitmap_alloc());
+    if (!near || hwloc_bitmap_list_sscanf(near.get(), text.c_str()) != 0) continue;
+    for (const TopologyNode* numa : topology_.of_kind(NodeKind::kNumaNode)) {
+      const auto inside = std::count_if(numa->cpus.begin(), numa->cpus.end(), [&](int cpu) {
+        return hwloc_bitmap_isset(near.get(), static_cast<unsigned>(cpu)) != 0;
+      });
+      if (inside == 0 || inside == static_cast<std::ptrdiff_t>(numa->cpus.size())) continue;
+      add({"numa-conflict",
+           Severity::kWarning,
+           {device.id, numa->id},
+           fmt::format("{} is said to be near some CPUs of {} and not near the others", device.id,
+                       numa->id),
+           fmt::format("local_cpulist {}, {} has {}", text, numa->id, cpu_ranges(numa->cpus)),
+           {},
+           kAssignNuma});
+      break;
+    }
+  }
+}
+
+/// GPUs without a NIC at their NUMA node although there are NICs elsewhere.
+void FindingRules::far_nics() {
+  std::map<std::size_t, int> nics;
+  int total = 0;
+  for (std::size_t i = 0; i < topology_.nodes.size(); ++i) {
+    if (node(i).kind != NodeKind::kNic) continue;
+    ++total;
+    ++nics[tree_.numa_of(i)];
+  }
+  if (total == 0 || nics.contains(TopologyTree::kNone)) return;
+  for (std::size_t i = 0; i < topology_.nodes.size(); ++i) {
+    if (node(i).kind != NodeKind::kGpu) continue;
+    const std::size_t numa = tree_.numa_of(i);
+    if (numa == TopologyTree::kNone || nics.contains(numa)) continue;
+    add({"gpu-far-from-nic",
+         Severity::kWarning,
+         {node(i).id},
+         fmt::format("{} reaches every NIC through another NUMA node", node(i).id),
+         fmt::format("no NIC at {}, {} elsewhere", node(numa).id, total),
+         {},
+         "move a NIC to a slot of that NUMA node, or let GPUs near a NIC send for this one"});
+  }
+}
+
+/// Virtual machines often show no switches; what shares a link cannot be told then.
+void FindingRules::flat_tree() {
+  std::vector<std::string> gpus;
+  bool bridges = false;
+  for (std::size_t i = 0; i < topology_.nodes.size(); ++i) {
+    if (node(i).kind != NodeKind::kGpu || node(i).bdf.empty()) continue;
+    gpus.push_back(node(i).id);
+    const std::size_t up = tree_.parent(i);
+    bridges = bridges || (up != TopologyTree::kNone && node(up).kind == NodeKind::kPciBridge);
+  }
+  if (gpus.size() < 2 || bridges) return;
+  add({"flat-tree",
+       Severity::kWarning,
+       gpus,
+       "no PCIe bridge or switch is visible above any GPU: which GPUs and NICs share a link is "
+       "hidden",
+       fmt::format("{} GPUs directly below CPUs", gpus.size()),
+       {},
+       "import the provider's topology file, or measure"});
+}
+
+void FindingRules::doubled_devices() {
+  std::map<std::string, std::vector<std::string>> by_uuid;
+  for (const TopologyNode& device : topology_.nodes) {
+    if (!device.uuid.empty()) by_uuid[device.uuid].push_back(device.id);
+  }
+  for (const auto& [uuid, ids] : by_uuid) {
+    if (ids.size() < 2) continue;
+    add({"device-doubled",
+         Severity::kError,
+         ids,
+         fmt::format("{} and {} are one GPU", ids[0], ids[1]),
+         "UUID " + uuid,
+         {},
+         "merge the hosts or files that list it, or remove one"});
+  }
+  for (const TopologyNode& port : topology_.nodes) {
+    const std::string members = fact(port, "bond_members");
+    if (members.empty()) continue;
+    add({"bond",
+         Severity::kInfo,
+         {port.id},
+         fmt::format("{} bonds other interfaces: do not count it beside them", port.id),
+         "members " + members,
+         {},
+         "use either the bond or its members"});
+  }
+}
+
+}  // namespace topocoll

@@ -1,0 +1,21 @@
+// The readers behind import_topology(), one per format.
+// Thread rule: free functions. Failure rule: as in topocoll/topology_formats.h.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "topocoll/topology.h"
+
+namespace topocoll {
+
+Result<Topology> read_nccl_xml(std::string_view text, const std::string& file);
+Result<Topology> read_hwloc_xml(std::string_view text, const std::string& file);
+Result<Topology> read_graph_json(std::string_view text, const std::string& file);
+
+/// The nominal bandwidth of one NVLink or xGMI link in 10^9 bytes per second and direction, by the
+/// GPU's "sm" (compute capability) or "gcn" attribute (AMD's processor name); absent if unknown.
+std::optional<double> nominal_link_gbps(std::string_view kind, const TopologyNode& gpu);
+
+}  // namespace topocoll

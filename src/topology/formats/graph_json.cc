@@ -1,0 +1,85 @@
+// A bare graph in JSON: nodes that are GPUs or switches, and directed links with their bandwidth.
+#include <fmt/format.h>
+
+#include <set>
+#include <utility>
+
+#include "topology/checked_json.h"
+#include "topology/formats/formats.h"
+
+namespace topocoll {
+namespace {
+
+constexpr JsonLimits kLimits{32U << 20, 2'000'000, 16};
+constexpr std::size_t kMaxNodes = 1U << 17;
+constexpr std::size_t kMaxEdges = 1U << 18;
+constexpr std::size_t kMaxIdBytes = 256;
+constexpr double kMaxGbps = 1e6;
+constexpr const char* kUnit = "GB/s per direction";
+
+void read_node(const JsonView& view, Topology& result, std::set<std::string>& ids) {
+  view.members({"id", "kind"});
+  TopologyNode node;
+  node.id = view["id"].text(kMaxIdBytes);
+  if (node.id.empty()) view["id"].fail("is empty");
+  if (!ids.insert(node.id).second) {
+    view["id"].fail(json_quote(node.id) + " is given to another node too");
+  }
+  const std::string kind = view["kind"].text(kMaxIdBytes);
+  if (kind == "gpu") {
+    node.kind = NodeKind::kGpu;
+  } else if (kind == "sw") {
+    node.kind = NodeKind::kSwitch;
+  } else {
+    view["kind"].fail("expected gpu or sw, found " + json_quote(kind));
+  }
+  result.nodes.push_back(std::move(node));
+}
+
+void read_edge(const JsonView& view, Topology& result, const std::set<std::string>& ids,
+               std::set<std::pair<std::string, std::string>>& pairs) {
+  if (view.array(3) != 3) return view.fail("expected [from, to, GB/s]");
+  const auto end = [&](std::size_t i) {
+    std::string id = view.at(i).text(kMaxIdBytes);
+    if (!ids.contains(id)) view.at(i).fail("there is no node " + json_quote(id));
+    return id;
+  };
+  TopologyEdge edge;
+  edge.from = end(0);
+  edge.to = end(1);
+  edge.kind = "link";
+  edge.bandwidth_gbps.declared = view.at(2).number(0, kMaxGbps);
+  if (*edge.bandwidth_gbps.declared == 0) view.at(2).fail("a link without bandwidth: leave it out");
+  if (edge.from == edge.to) view.at(1).fail("the edge ends where it begins");
+  if (!pairs.emplace(edge.from, edge.to).second) view.fail("is given twice");
+  result.edges.push_back(std::move(edge));
+}
+
+}  // namespace
+
+Result<Topology> read_graph_json(std::string_view text, const std::string& file) {
+  const auto json = parse_json(text, file, kLimits);
+  if (!json.ok()) return json.status();
+  JsonErrors errors(file);
+  const JsonView root(*json, errors);
+  root.members({"name", "source", "unit", "nodes", "edges", "expect", "published"});
+  Topology result;
+  if (root.has("name")) result.host = root["name"].text(kMaxIdBytes);
+  if (root["unit"].text(kMaxIdBytes) != kUnit) {
+    root["unit"].fail(fmt::format("expected \"{}\"", kUnit));
+  }
+  std::set<std::string> ids;
+  const JsonView nodes = root["nodes"];
+  const std::size_t node_count = nodes.array(kMaxNodes);
+  for (std::size_t i = 0; errors.ok() && i < node_count; ++i) read_node(nodes.at(i), result, ids);
+  std::set<std::pair<std::string, std::string>> pairs;
+  const JsonView edges = root["edges"];
+  const std::size_t edge_count = edges.array(kMaxEdges);
+  for (std::size_t i = 0; errors.ok() && i < edge_count; ++i) {
+    read_edge(edges.at(i), result, ids, pairs);
+  }
+  if (!errors.ok()) return errors.status();
+  return result;
+}
+
+}  // namespace topocoll

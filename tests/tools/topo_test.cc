@@ -1,0 +1,207 @@
+// "topocoll topo" as its users run it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "perf/child.h"
+
+namespace topocoll {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+/// The folder with recorded machines: TOPOCOLL_TEST_TOPOLOGIES at run time, else at configuration. It
+/// leaves the environment, because the command refuses TOPOCOLL_* variables that it does not know.
+std::string take_recorded_folder() {
+  const char* named = std::getenv("TOPOCOLL_TEST_TOPOLOGIES");
+  std::string folder = named != nullptr ? named : TOPOCOLL_TEST_TOPOLOGIES;
+  ::unsetenv("TOPOCOLL_TEST_TOPOLOGIES");
+  return folder;
+}
+const std::string g_recorded_folder = take_recorded_folder();
+
+Finished topo(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), {TOPOCOLL_COMMAND, "topo"});
+  return run(arguments, {});
+}
+
+class Topo : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = ::testing::TempDir() + "/topocoll_topo_" + std::to_string(::getpid());
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+  [[nodiscard]] std::string path(const std::string& name) const { return folder_ + "/" + name; }
+  std::string file(const std::string& name, const std::string& text) {
+    std::ofstream(path(name), std::ios::binary) << text;
+    return path(name);
+  }
+  static std::string machine(const std::string& name) {
+    return std::string(TOPOCOLL_TEST_DATA) + "/topologies/" + name;
+  }
+  std::string folder_;
+};
+
+TEST_F(Topo, ImportsAndExportsEachFormat) {
+  const Finished native = topo({"import", machine("synthetic_v100_cube_mesh.xml")});
+  ASSERT_EQ(native.status, 0) << native.err;
+  EXPECT_EQ(json::parse(native.out)["topocoll_topology"], 1);
+  const std::string saved = file("node.json", native.out);
+  const Finished nccl = topo({"export", "--format", "nccl", saved});
+  ASSERT_EQ(nccl.status, 0) << nccl.err;
+  EXPECT_EQ(topo({"import", file("back.xml", nccl.out)}).out, native.out);
+  const Finished hwloc = topo({"export", "--format", "hwloc", saved});
+  ASSERT_EQ(hwloc.status, 0) << hwloc.err;
+  EXPECT_EQ(topo({"import", file("hwloc.xml", hwloc.out)}).status, 0);
+  for (const auto& [format, start] : std::vector<std::pair<std::string, std::string>>{
+           {"dot", "graph topology {"}, {"svg", "<svg "}, {"html", "<!DOCTYPE html>"}}) {
+    const Finished f = topo({"export", "--format", format, saved});
+    EXPECT_EQ(f.status, 0) << f.err;
+    EXPECT_EQ(f.out.rfind(start, 0), 0U) << format;
+  }
+  const Finished to_file = topo({"export", "--format", "svg", "-o", path("node.svg"), saved});
+  EXPECT_EQ(to_file.status, 0) << to_file.err;
+  EXPECT_EQ(to_file.out, "");
+  EXPECT_GT(fs::file_size(path("node.svg")), 1000U);
+}
+
+TEST_F(Topo, ReadsStandardInput) {
+  const Finished f = run(
+      {"/bin/sh", "-c",
+       std::string(TOPOCOLL_COMMAND) + " topo import - < " + machine("synthetic_gb200_tray.xml")});
+  ASSERT_EQ(f.status, 0) << f.err;
+  EXPECT_EQ(f.out, topo({"import", machine("synthetic_gb200_tray.xml")}).out);
+}
+
+TEST_F(Topo, DumpsShowsAndMapsThisMachine) {
+  const Finished dump = topo({"dump"});
+  ASSERT_EQ(dump.status, 0) << dump.err;
+  EXPECT_EQ(topo({"show", "--json"}).status, 0);
+  EXPECT_FALSE(json::parse(dump.out)["nodes"].empty());
+  EXPECT_EQ(topo({"matrix"}).status, 0);
+  const Finished matrix = topo({"matrix", machine("synthetic_h100_rails.xml")});
+  EXPECT_THAT(matrix.out, HasSubstr("NV18"));
+  const json as_json =
+      json::parse(topo({"matrix", "--json", machine("synthetic_h100_rails.xml")}).out);
+  EXPECT_EQ(as_json["devices"].size(), 16U);
+  EXPECT_EQ(as_json["paths"][0][1], "NV18");
+}
+
+TEST_F(Topo, CheckFindsWhatIsWrongAndSaysSoByItsStatus) {
+  const Finished fine = topo({"check", machine("synthetic_h100_rails.xml")});
+  EXPECT_EQ(fine.status, 0) << fine.out << fine.err;
+  EXPECT_EQ(fine.out, "no findings\n");
+  EXPECT_EQ(topo({"check", "--json", machine("synthetic_h100_rails.xml")}).out, "[]\n");
+  const std::string flat =
+      file("flat.xml",
+           "<system><cpu numaid=\"0\"><pci busid=\"0000:01:00.0\" class=\"0x030200\"/>"
+           "<pci busid=\"0000:02:00.0\" class=\"0x030200\"/></cpu></system>");
+  const Finished found = topo({"check", flat});
+  EXPECT_EQ(found.status, 3);
+  EXPECT_THAT(found.out, HasSubstr("warning flat-tree: "));
+  EXPECT_EQ(found.out.find('\033'), std::string::npos);  // no colours into a file
+  const Finished as_json = topo({"check", "--json", flat});
+  EXPECT_EQ(as_json.status, 3);
+  EXPECT_EQ(json::parse(as_json.out)[0]["code"], "flat-tree");
+}
+
+TEST_F(Topo, DiffComparesAnyTwoFormats) {
+  const std::string xml = machine("synthetic_h100_rails.xml");
+  const std::string saved = file("a.json", topo({"import", xml}).out);
+  const Finished same = topo({"diff", xml, saved});
+  EXPECT_EQ(same.status, 0) << same.err;
+  EXPECT_EQ(same.out, "");
+  json other = json::parse(topo({"import", xml}).out);
+  other["nodes"][0]["label"] = "x";
+  const Finished differs = topo({"diff", xml, file("b.json", other.dump())});
+  EXPECT_EQ(differs.status, 3);
+  EXPECT_EQ(differs.out, "~ node host  label: (absent) → x\n");
+  EXPECT_EQ(json::parse(topo({"diff", "--json", xml, path("b.json")}).out)[0]["after"], "x");
+}
+
+TEST_F(Topo, RecordsAndReplays) {
+  const Finished folder = topo({"record", path("machine")});
+  ASSERT_EQ(folder.status, 0) << folder.err;
+  const Finished archive = topo({"record", path("machine.tar.bz2")});
+  ASSERT_EQ(archive.status, 0) << archive.err;
+  const Finished from_folder = topo({"dump", "--from", path("machine")});
+  ASSERT_EQ(from_folder.status, 0) << from_folder.err;
+  const Finished from_archive = topo({"dump", "--from", path("machine.tar.bz2")});
+  ASSERT_EQ(from_archive.status, 0) << from_archive.err;
+  EXPECT_EQ(json::parse(from_folder.out)["nodes"].size(),
+            json::parse(from_archive.out)["nodes"].size());
+  EXPECT_EQ(topo({"show", path("machine.tar.bz2")}).status, 0);
+  EXPECT_EQ(topo({"record", path("machine")}).status, 1);  // nothing is overwritten
+}
+
+TEST_F(Topo, RecordedMachinesOfOthers) {
+  const std::string& folder = g_recorded_folder;
+  if (folder.empty()) GTEST_SKIP() << "TOPOCOLL_TEST_TOPOLOGIES names no folder";
+  int count = 0;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (!entry.path().string().ends_with(".tar.bz2")) continue;
+    const Finished f = topo({"show", "--json", "--from", entry.path()});
+    EXPECT_EQ(f.status, 0) << entry.path() << f.err;
+    const json t = json::parse(f.out);
+    EXPECT_GT(t["nodes"].size(), 20U) << entry.path();
+    ++count;
+  }
+  EXPECT_GT(count, 0);
+}
+
+TEST_F(Topo, BadInputIsOneLineThatSaysWhere) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"import", file("cut.xml", "<system>\n<cpu numaid=\"0\">")}, "cut.xml:"},
+      {{"import", file("speed.xml",
+                       "<system>\n<cpu numaid=\"0\">\n<pci busid=\"0000:01:00.0\" "
+                       "link_speed=\"-1 GT/s\"/></cpu></system>")},
+       "speed.xml:3: attribute link_speed of <pci>"},
+      {{"import", file("graph.xml", "<graphs version=\"1\"/>")}, "an NCCL graph file"},
+      {{"import", file("text.txt", "GPU0 GPU1")}, "text.txt: neither"},
+      {{"import", path("none.xml")}, "No such file"},
+      {{"export", "--format", "png", machine("synthetic_gb200_tray.xml")},
+       "unknown format 'png': native, nccl"},
+      {{"export", "--format", "svg", "-o", path("no/such/folder.svg"),
+        machine("synthetic_gb200_tray.xml")},
+       "No such file"},
+      {{"show", "--from", folder_}, "no recorded machine"},
+      {{"show", "--from", file("bad.tar.bz2", "BZh9 nonsense")}, "tar cannot unpack it"},
+      {{"show", "--from", path("none.tar.bz2")}, "No such file"},
+      {{"show", "--from", folder_, "--synthetic", "core:2"}, "give one of"},
+      {{"diff", machine("synthetic_gb200_tray.xml"), path("none.json")}, "No such file"},
+  };
+  for (const auto& [line, error] : cases) {
+    const Finished f = topo(line);
+    EXPECT_EQ(f.status, 1) << line.back();
+    EXPECT_EQ(f.out, "");
+    EXPECT_THAT(f.err, HasSubstr(error));
+    EXPECT_THAT(f.err, HasSubstr("topocoll: "));
+  }
+  for (const std::vector<std::string>& line :
+       {std::vector<std::string>{}, {"diff", "one"}, {"import"}, {"record"}, {"frobnicate"}}) {
+    EXPECT_EQ(topo(line).status, 2);
+  }
+}
+
+TEST_F(Topo, EachSubcommandHasAnExample) {
+  for (const char* command :
+       {"show", "dump", "matrix", "check", "diff", "record", "import", "export"}) {
+    const Finished f = topo({command, "--help"});
+    EXPECT_EQ(f.status, 0);
+    EXPECT_THAT(f.out, HasSubstr("Examples:\n  ")) << command;
+  }
+}
+
+}  // namespace
+}  // namespace topocoll

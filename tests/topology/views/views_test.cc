@@ -1,0 +1,146 @@
+// The matrix, and pictures: that they are well formed, say what is there, and never the same thing
+// twice.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "topology/formats/machines.h"
+#include "topology/formats/xml_text.h"
+
+namespace topocoll {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+Topology hand_written(const std::string& file) {
+  return imported(file_text(std::string(TOPOCOLL_TEST_DATA) + "/topologies/" + file), file);
+}
+
+std::size_t occurrences(const std::string& text, const std::string& what) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(what); at != text.npos; at = text.find(what, at + 1)) ++count;
+  return count;
+}
+
+std::string path(const Topology& t, std::size_t a, std::size_t b) {
+  return nlohmann::json::parse(matrix_to_json(t))["paths"][a][b];
+}
+
+TEST(Matrix, TheWordsOfNvidiaSmi) {
+  const Topology t = imported(R"(<system>
+    <cpu numaid="0" affinity="0000000f">
+      <pci busid="0000:00:01.0" class="0x060400"><pci busid="0000:01:00.0" class="0x060400">
+        <pci busid="0000:02:00.0" class="0x060400"><pci busid="0000:03:00.0" class="0x030200"><gpu dev="0" sm="80">
+          <nvlink target="0000:84:00.0" count="4" tclass="0x030200"/></gpu></pci></pci>
+        <pci busid="0000:02:01.0" class="0x060400"><pci busid="0000:04:00.0" class="0x020700"/></pci>
+        <pci busid="0000:02:02.0" class="0x060400"><pci busid="0000:05:00.0" class="0x060400">
+          <pci busid="0000:06:00.0" class="0x030200"/><pci busid="0000:07:00.0" class="0x020700"/></pci></pci>
+      </pci></pci>
+      <pci busid="0000:00:02.0" class="0x060400"><pci busid="0000:08:00.0" class="0x030200"/></pci>
+      <pci busid="0000:40:01.0" class="0x060400"><pci busid="0000:41:00.0" class="0x030200"/></pci></cpu>
+    <cpu numaid="1" affinity="000000f0">
+      <pci busid="0000:80:01.0" class="0x060400"><pci busid="0000:84:00.0" class="0x030200"><gpu dev="4" sm="80">
+          <nvlink target="0000:03:00.0" count="4" tclass="0x030200"/></gpu></pci></pci></cpu></system>)");
+  // GPU0 03, GPU1 06, GPU2 08, GPU3 41, GPU4 84, NIC0 04, NIC1 07
+  EXPECT_EQ(path(t, 0, 0), "X");
+  EXPECT_EQ(path(t, 0, 5), "PIX");  // ports of one switch
+  EXPECT_EQ(path(t, 1, 6), "PIX");
+  EXPECT_EQ(path(t, 0, 1), "PXB");   // a switch below a switch
+  EXPECT_EQ(path(t, 0, 2), "PHB");   // root ports of one host bridge
+  EXPECT_EQ(path(t, 0, 3), "NODE");  // two host bridges of one NUMA node
+  EXPECT_EQ(path(t, 2, 4), "SYS");
+  EXPECT_EQ(path(t, 0, 4), "NV4");
+  EXPECT_EQ(path(t, 4, 0), "NV4");
+  const std::string text = render_matrix(t);
+  EXPECT_THAT(
+      text,
+      HasSubstr("      GPU0  GPU1  GPU2  GPU3  GPU4  NIC0  NIC1  CPU affinity  NUMA affinity\n"
+                "GPU0  X     PXB   PHB   NODE  NV4   PIX   PXB   0-3           0\n"));
+  EXPECT_THAT(text, HasSubstr("GPU4  gpu:0000:84:00.0\n"));
+}
+
+TEST(Matrix, SwitchesFabricsAndHosts) {
+  const Topology h100 = hand_written("synthetic_h100_rails.xml");
+  EXPECT_EQ(path(h100, 0, 7), "NV18");  // through four switches
+  EXPECT_EQ(path(h100, 0, 8), "PIX");
+  const Topology graph =
+      imported(R"({"unit": "GB/s per direction", "nodes": [{"id": "a", "kind": "gpu"},
+    {"id": "b", "kind": "gpu"}, {"id": "c", "kind": "gpu"}], "edges": [["a", "b", 1]]})");
+  EXPECT_EQ(path(graph, 0, 1), "LNK");
+  EXPECT_EQ(path(graph, 0, 2), "-");
+  const auto host = [](const char* hash) {
+    return std::string("<cpu host_hash=\"") + hash +
+           "\" numaid=\"0\"><pci busid=\"0000:01:00.0\" class=\"0x030200\"/></cpu>";
+  };
+  EXPECT_EQ(path(imported("<system>" + host("0xa") + host("0xb") + "</system>"), 0, 1), "NET");
+  EXPECT_EQ(render_matrix(Topology()), "no GPU and no NIC\n");
+}
+
+TEST(Svg, IsWellFormedAndComplete) {
+  for (const char* file : {"synthetic_h100_rails.xml", "synthetic_gb200_tray.xml"}) {
+    const Topology t = hand_written(file);
+    const std::string svg = render_svg(t, check_topology(t));
+    EXPECT_TRUE(XmlText::parse(svg, "svg").ok()) << XmlText::parse(svg, "svg").status().text();
+    EXPECT_EQ(occurrences(svg, "<rect "), t.nodes.size());
+    EXPECT_EQ(render_svg(t, check_topology(t)), svg);
+    for (const TopologyNode* gpu : t.of_kind(NodeKind::kGpu)) {
+      EXPECT_THAT(svg, HasSubstr(">" + gpu->id + "</text>"));
+    }
+  }
+  const std::string nothing = render_svg(Topology(), {});
+  EXPECT_TRUE(XmlText::parse(nothing, "svg").ok());
+}
+
+TEST(Svg, BoxesLieInsideTheirParents) {
+  const std::string svg = render_svg(hand_written("synthetic_h100_rails.xml"), {});
+  const auto parsed = XmlText::parse(svg, "svg");
+  ASSERT_TRUE(parsed.ok());
+  const double width = parsed.value()->root().attribute("width").as_double();
+  const double height = parsed.value()->root().attribute("height").as_double();
+  for (const pugi::xml_node group : parsed.value()->root().children("g")) {
+    const pugi::xml_node rect = group.child("rect");
+    EXPECT_GE(rect.attribute("x").as_double(), 0);
+    EXPECT_LE(rect.attribute("x").as_double() + rect.attribute("width").as_double(), width);
+    EXPECT_LE(rect.attribute("y").as_double() + rect.attribute("height").as_double(), height);
+  }
+}
+
+TEST(Svg, FindingsAreRedAndCoresAreNotDrawn) {
+  Topology t = hand_written("synthetic_h100_rails.xml");
+  const std::vector<Finding> findings = {
+      {"pcie-width", Severity::kError, {"gpu:0000:11:00.0"}, "too <narrow>", "e", 50.0, "f"}};
+  EXPECT_EQ(occurrences(render_svg(t, findings), "class=\"bad\"/>"), 1U);
+  EXPECT_EQ(occurrences(render_svg(t, {}), "class=\"bad\"/>"), 0U);
+  const Topology cores = synthetic_topology("pack:1 numa:1 core:64 pu:2").value();
+  EXPECT_EQ(occurrences(render_svg(cores, {}), "<rect "), 3U);  // host, package, NUMA node
+}
+
+TEST(Html, IsOnePageWithPictureAndFindings) {
+  const Topology t = hand_written("synthetic_h100_rails.xml");
+  const std::vector<Finding> findings = {
+      {"pcie-width", Severity::kError, {"gpu:0000:11:00.0"}, "too <narrow>", "e", 50.0, "f"}};
+  const std::string html = render_html(t, findings);
+  EXPECT_THAT(html, HasSubstr("<svg "));
+  EXPECT_THAT(html, HasSubstr("too &lt;narrow&gt;"));
+  EXPECT_THAT(html, Not(HasSubstr("src=")));
+  EXPECT_THAT(html, Not(HasSubstr("href=")));
+  EXPECT_THAT(render_html(t, {}), HasSubstr("No findings."));
+}
+
+TEST(Dot, EveryDrawnNodeAndLink) {
+  const Topology t = hand_written("synthetic_v100_cube_mesh.xml");
+  const std::string dot = render_dot(t, {});
+  EXPECT_EQ(dot.rfind("graph topology {", 0), 0U);
+  EXPECT_EQ(occurrences(dot, "[label="), t.nodes.size());
+  EXPECT_EQ(occurrences(dot, "constraint=false"), 16U);  // one line for both directions
+  EXPECT_EQ(occurrences(dot, "{"), occurrences(dot, "}"));
+  Topology hostile;
+  hostile.nodes.push_back({"a\"]; b [\\", NodeKind::kGpu, "l\n\x01", {}, {}, {}, {}, {}});
+  EXPECT_THAT(render_dot(hostile, {}), HasSubstr("label=\"a\\\"]; b [\\\\\\nl\\n \""));
+}
+
+}  // namespace
+}  // namespace topocoll

@@ -1,0 +1,218 @@
+#include "topo.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <tuple>
+#include <utility>
+
+#include "archive.h"
+#include "files.h"
+#include "topocoll/findings.h"
+#include "topocoll/topology.h"
+#include "topocoll/topology_formats.h"
+
+namespace topocoll::tools {
+namespace {
+
+constexpr int kFound = 3;
+constexpr const char* kFormats = "native, nccl, hwloc, dot, svg, html";
+
+using Text = Result<std::string>;
+
+/// hwloc-gather-topology packs a directory, record packs the tree itself below one too.
+Result<std::string> recorded_root(const std::string& directory) {
+  std::error_code error;
+  if (std::filesystem::is_directory(directory + "/sys", error)) return directory;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
+    if (std::filesystem::is_directory(entry.path() / "sys", error)) return entry.path().string();
+  }
+  return Status(Cause::kInvalidArgument,
+                directory + ": no recorded machine, there is no sys in it");
+}
+
+Result<Topology> load_recorded(const std::string& path) {
+  struct stat facts {};
+  if (::stat(path.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode)) {
+    const auto root = recorded_root(path);
+    if (!root.ok()) return root.status();
+    return discover_topology_at(*root);
+  }
+  auto directory = TemporaryDirectory::create();
+  if (!directory.ok()) return directory.status();
+  if (Status s = unpack(path, directory->path()); !s.ok()) return s;
+  const auto root = recorded_root(directory->path());
+  if (!root.ok()) return Status(Cause::kInvalidArgument, path + ": no recorded machine in it");
+  return discover_topology_at(*root);
+}
+
+Result<Topology> load(const TopoInput& input) {
+  const int given = !input.file.empty() + !input.from.empty() + !input.synthetic.empty();
+  if (given > 1) {
+    return Status(Cause::kInvalidArgument, "give one of a file, --from and --synthetic");
+  }
+  if (!input.synthetic.empty()) return synthetic_topology(input.synthetic);
+  if (!input.from.empty()) return load_recorded(input.from);
+  if (input.file.empty()) return discover_topology();
+  struct stat facts {};
+  const bool directory =
+      ::stat(input.file.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode) && input.file != "-";
+  if (directory || is_archive(input.file)) return load_recorded(input.file);
+  const auto text = read_file(input.file);
+  if (!text.ok()) return text.status();
+  return import_topology(*text, input.file == "-" ? "standard input" : input.file);
+}
+
+Text formatted(const Topology& topology, const std::string& format) {
+  if (format == "native") return to_json(topology);
+  if (format == "nccl") return to_nccl_xml(topology);
+  if (format == "hwloc") return to_hwloc_xml(topology);
+  if (format == "dot") return render_dot(topology, check_topology(topology));
+  if (format == "svg") return render_svg(topology, check_topology(topology));
+  if (format == "html") return render_html(topology, check_topology(topology));
+  return Status(Cause::kInvalidArgument, fmt::format("unknown format '{}': {}", format, kFormats));
+}
+
+Text exported(const TopoRequest& request) {
+  const auto topology = load(request.input);
+  if (!topology.ok()) return topology.status();
+  Text text = formatted(*topology, request.format);
+  if (!text.ok() || request.output.empty()) return text;
+  if (Status s = write_file(request.output, *text); !s.ok()) return s;
+  return std::string();
+}
+
+Text shown(const TopoRequest& request) {
+  const auto topology = load(request.input);
+  if (!topology.ok()) return topology.status();
+  return request.json ? to_json(*topology) : render_text(*topology);
+}
+
+Text matrix(const TopoRequest& request) {
+  const auto topology = load(request.input);
+  if (!topology.ok()) return topology.status();
+  return request.json ? matrix_to_json(*topology) : render_matrix(*topology);
+}
+
+/// Severities in colour where somebody looks.
+std::string coloured(std::string text) {
+  if (::isatty(STDOUT_FILENO) == 0 || std::getenv("NO_COLOR") != nullptr) return text;
+  constexpr std::array<std::pair<const char*, const char*>, 2> kColours = {
+      {{"error ", "\033[1;31merror\033[0m "}, {"warning ", "\033[1;33mwarning\033[0m "}}};
+  std::string result;
+  for (std::size_t start = 0; start < text.size();) {
+    const std::size_t end = std::min(text.find('\n', start), text.size() - 1) + 1;
+    std::string line = text.substr(start, end - start);
+    for (const auto& [word, colour] : kColours) {
+      if (line.rfind(word, 0) == 0) line = colour + line.substr(std::string(word).size());
+    }
+    result += line;
+    start = end;
+  }
+  return result;
+}
+
+Text checked(TopoRequest& request) {
+  const auto topology = load(request.input);
+  if (!topology.ok()) return topology.status();
+  const auto findings = check_topology(*topology);
+  for (const Finding& finding : findings) {
+    if (finding.severity != Severity::kInfo) request.exit_status = kFound;
+  }
+  if (request.json) return to_json(findings);
+  if (findings.empty()) return std::string("no findings\n");
+  return coloured(render_text(findings));
+}
+
+Text compared(TopoRequest& request) {
+  const auto before = load({request.files[0], "", ""});
+  if (!before.ok()) return before.status();
+  const auto after = load({request.files[1], "", ""});
+  if (!after.ok()) return after.status();
+  const auto differences = diff_topologies(*before, *after);
+  if (!differences.empty()) request.exit_status = kFound;
+  return request.json ? to_json(differences) : render_text(differences);
+}
+
+Text recorded(const TopoRequest& request) {
+  if (!is_archive(request.output)) {
+    if (Status s = record_topology(request.output); !s.ok()) return s;
+    return std::string();
+  }
+  auto directory = TemporaryDirectory::create();
+  if (!directory.ok()) return directory.status();
+  if (Status s = record_topology(directory->path() + "/machine"); !s.ok()) return s;
+  if (Status s = pack(directory->path(), "machine", request.output); !s.ok()) return s;
+  return std::string();
+}
+
+void add_input(CLI::App* command, TopoRequest& request) {
+  command->add_option("FILE", request.input.file,
+                      "a topology: topocoll's JSON, a graph in JSON, NCCL's or hwloc's XML, a "
+                      "recording; - for standard input; without it, this machine");
+  command->add_option("--from", request.input.from,
+                      "a machine that topo record or hwloc-gather-topology has recorded");
+  command->add_option("--synthetic", request.input.synthetic,
+                      "a hwloc description, as in \"pack:2 core:4 pu:2\"");
+}
+
+}  // namespace
+
+void add_topo(CLI::App& app, TopoRequest& request, std::function<Result<std::string>()>& action) {
+  CLI::App* topo = app.add_subcommand("topo", "machines and what connects their parts");
+  topo->require_subcommand(1);
+  const auto add = [&](const char* name, const char* help, const char* examples, auto run) {
+    CLI::App* command = topo->add_subcommand(name, help);
+    command->footer(std::string("Examples:\n") + examples);
+    command->callback(
+        [&action, &request, run] { action = [&request, run] { return run(request); }; });
+    return command;
+  };
+  const auto as_json = [&](CLI::App* command) {
+    command->add_flag("--json", request.json, "print JSON");
+    return command;
+  };
+  add_input(as_json(add("show", "print this machine, a description or a saved topology",
+                        "  topocoll topo show\n  topocoll topo show topo.xml", shown)),
+            request);
+  add_input(as_json(add("matrix", "which way each GPU and NIC reaches each other",
+                        "  topocoll topo matrix", matrix)),
+            request);
+  add_input(as_json(add("check", "what is wrong, and how to mend it; exit status 3 if anything is",
+                        "  topocoll topo check\n  topocoll topo check --json node.json", checked)),
+            request);
+  CLI::App* importer = add("import", "any known format to topocoll's JSON",
+                           "  topocoll topo import topo.xml > node.json\n"
+                           "  lstopo --of xml - | topocoll topo import -",
+                           exported);
+  importer->add_option("FILE", request.input.file, "the file; - for standard input")->required();
+  importer->add_option("-o,--output", request.output, "the file to write; standard output without");
+  for (const auto& [name, help, examples] :
+       {std::tuple{"export", "in another format, or as a picture",
+                   "  topocoll topo export --format nccl node.json > topo.xml\n"
+                   "  topocoll topo export --format html -o node.html"},
+        std::tuple{"dump", "everything that is known, as JSON; the same as export without --format",
+                   "  topocoll topo dump > node.json"}}) {
+    CLI::App* command = add(name, help, examples, exported);
+    add_input(command, request);
+    command->add_option("--format", request.format, std::string(kFormats) + " (native)");
+    command->add_option("-o,--output", request.output,
+                        "the file to write; standard output without");
+  }
+  CLI::App* diff = as_json(add("diff", "what differs between two; exit status 3 if anything does",
+                               "  topocoll topo diff before.json after.json", compared));
+  diff->add_option("FILES", request.files, "two topologies")->required()->expected(2);
+  CLI::App* record =
+      add("record", "copy what discovery reads here, without names and serial numbers",
+          "  topocoll topo record node.tar.bz2\n"
+          "  topocoll topo show --from node.tar.bz2",
+          recorded);
+  record->add_option("OUTPUT", request.output, "a new directory, or a .tar.bz2")->required();
+}
+
+}  // namespace topocoll::tools

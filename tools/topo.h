@@ -1,0 +1,34 @@
+// The subcommands of "topocoll topo".
+//
+// Thread rule: one thread. Failure rule: a Status whose text is one line for the user.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "topocoll/status.h"
+
+namespace topocoll::tools {
+
+/// Where a topology comes from: one of them at most, else this machine.
+struct TopoInput {
+  std::string file;       ///< any format that import_topology() knows; "-": standard input
+  std::string from;       ///< a recorded machine, a directory or an archive
+  std::string synthetic;  ///< a hwloc description
+};
+
+struct TopoRequest {
+  TopoInput input;
+  std::vector<std::string> files;  ///< of diff
+  std::string format = "native";   ///< of export and dump
+  std::string output;              ///< of export, dump and record
+  bool json = false;
+  int exit_status = 0;  ///< 3: check or diff found something
+};
+
+/// Adds the subcommands. `request` and `action` must outlive the parsing and the action.
+void add_topo(CLI::App& app, TopoRequest& request, std::function<Result<std::string>()>& action);
+
+}  // namespace topocoll::tools
