@@ -5,64 +5,10 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "files.h"
 #include "topocoll/options.h"
-#include "topocoll/plan.h"
-#include "topocoll/types.h"
 #include "topocoll/version.h"
 
 namespace topocoll::tools {
-namespace {
-
-Result<Plan> read_plan(const std::string& path) {
-  auto text = read_file(path);
-  if (!text.ok()) return text.status();
-  auto plan = plan_from_json(*text);
-  if (!plan.ok()) return plan.status().annotated(path);
-  return plan;
-}
-
-Result<Plan> get_plan(const PlanRequest& request) {
-  if (!request.file.empty()) return read_plan(request.file);
-  const auto kind = parse_collective_kind(request.collective);
-  if (!kind) {
-    std::string known;
-    for (int k = 0; k < kNumCollectiveKinds; ++k) {
-      known += (k == 0 ? "" : ", ") + std::string(name(static_cast<CollectiveKind>(k)));
-    }
-    return Status(Cause::kInvalidArgument,
-                  fmt::format("unknown collective '{}': {}", request.collective, known));
-  }
-  return make_direct_plan(*kind, request.algorithm, request.ranks, request.root);
-}
-
-/// "output chunk 0: ((0+1)+2)" for each chunk; ranks that agree share a line.
-std::string evaluation_orders(const Plan& plan) {
-  std::string text;
-  if (!reduces(plan.kind)) return text;
-  for (int rank = 0; rank < plan.ranks; ++rank) {
-    std::string mine;
-    for (int chunk = 0; chunk < output_chunks(plan, rank); ++chunk) {
-      const auto order = evaluation_order(plan, rank, chunk);
-      mine += fmt::format("  output chunk {}: {}\n", chunk,
-                          order.ok() ? *order : order.status().text());
-    }
-    if (mine.empty()) continue;
-    text += fmt::format("evaluation order on rank {}\n{}", rank, mine);
-    // verify() has shown that an all_reduce is the same everywhere.
-    if (plan.kind == CollectiveKind::kAllReduce) break;
-  }
-  return text;
-}
-
-std::size_t count_steps(const Plan& plan) {
-  std::size_t steps = 0;
-  for (const auto& of_rank : plan.steps) steps += of_rank.size();
-  return steps;
-}
-
-}  // namespace
-
 Result<std::string> show_options(bool json) {
   auto options = list_options();
   if (!options.ok()) return options.status();
@@ -91,23 +37,6 @@ Result<std::string> show_options(bool json) {
                         o.fallback.empty() ? "(none)" : o.fallback);
   }
   return text;
-}
-
-Result<std::string> show_plan(const PlanRequest& request) {
-  auto plan = get_plan(request);
-  if (!plan.ok()) return plan.status();
-  if (request.json) return to_json(*plan);
-  const Status verdict = verify(*plan);
-  if (!verdict.ok()) return render_text(*plan) + "not valid: " + verdict.text() + "\n";
-  return render_text(*plan) + evaluation_orders(*plan) + "verified\n";
-}
-
-Result<std::string> check_plan(const std::string& file) {
-  auto plan = read_plan(file);
-  if (!plan.ok()) return plan.status();
-  if (Status verdict = verify(*plan); !verdict.ok()) return verdict.annotated(file);
-  return fmt::format("{}: OK, {} {} on {} rank{}, {} steps\n", file, name(plan->kind),
-                     plan->algorithm, plan->ranks, plan->ranks == 1 ? "" : "s", count_steps(*plan));
 }
 
 std::string show_version() {

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "commands.h"
+#include "plan.h"
 #include "topo.h"
 
 namespace {
@@ -26,6 +27,7 @@ constexpr const char* kExamples =
     "  topocoll topo show --json > node.json          save it\n"
     "  topocoll topo check                            what is wrong with it, and how to mend that\n"
     "  topocoll topo import topo.xml                  NCCL's or hwloc's XML as topocoll's JSON\n"
+    "  topocoll plan explain topo.xml                 the best plan, its bound, and why\n"
     "  topocoll plan show --collective all_reduce --algorithm two_shot --ranks 4\n"
     "  topocoll plan check my_plan.json\n"
     "  topocoll options --json\n"
@@ -51,30 +53,6 @@ std::string one_line(std::string text) {
   return text;
 }
 
-void add_plan(CLI::App& app, PlanRequest& request, std::string& check_file,
-              std::function<Result<std::string>()>& action) {
-  CLI::App* plan = app.add_subcommand("plan", "who sends what to whom, step by step");
-  plan->require_subcommand(1);
-  CLI::App* show =
-      plan->add_subcommand("show", "print a plan file, or the direct plan that is described");
-  auto* file = show->add_option("FILE", request.file, "a plan in JSON; - for standard input");
-  show->add_option("--collective", request.collective, "all_reduce, broadcast, ... (all_reduce)")
-      ->excludes(file);
-  show->add_option("--algorithm", request.algorithm, "one_shot or two_shot (two_shot)")
-      ->excludes(file);
-  show->add_option("--ranks", request.ranks, "number of ranks (2)")
-      ->check(CLI::Range(1, 4096))
-      ->excludes(file);
-  show->add_option("--root", request.root, "root rank, for collectives that have one (0)")
-      ->excludes(file);
-  show->add_flag("--json", request.json, "print JSON");
-  show->callback([&] { action = [&] { return show_plan(request); }; });
-  CLI::App* check =
-      plan->add_subcommand("check", "prove that a plan file is right, or say where it is not");
-  check->add_option("FILE", check_file, "a plan in JSON; - for standard input")->required();
-  check->callback([&] { action = [&] { return check_plan(check_file); }; });
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -86,7 +64,6 @@ int main(int argc, char** argv) {
   bool options_json = false;
   TopoRequest topo;
   PlanRequest plan;
-  std::string check_file;
 
   CLI::App* options =
       app.add_subcommand("options", "the TOPOCOLL_* variables: values and their origin");
@@ -97,7 +74,7 @@ int main(int argc, char** argv) {
   });
   app.set_version_flag("--version", show_version());
   add_topo(app, topo, action);
-  add_plan(app, plan, check_file, action);
+  add_plan(app, plan, action);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {

@@ -13,6 +13,7 @@
 
 #include "archive.h"
 #include "files.h"
+#include "topo_input.h"
 #include "topocoll/findings.h"
 #include "topocoll/topology.h"
 #include "topocoll/topology_formats.h"
@@ -25,49 +26,6 @@ constexpr const char* kFormats = "native, nccl, hwloc, dot, svg, html";
 
 using Text = Result<std::string>;
 
-/// hwloc-gather-topology packs a directory, record packs the tree itself below one too.
-Result<std::string> recorded_root(const std::string& directory) {
-  std::error_code error;
-  if (std::filesystem::is_directory(directory + "/sys", error)) return directory;
-  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
-    if (std::filesystem::is_directory(entry.path() / "sys", error)) return entry.path().string();
-  }
-  return Status(Cause::kInvalidArgument,
-                directory + ": no recorded machine, there is no sys in it");
-}
-
-Result<Topology> load_recorded(const std::string& path) {
-  struct stat facts {};
-  if (::stat(path.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode)) {
-    const auto root = recorded_root(path);
-    if (!root.ok()) return root.status();
-    return discover_topology_at(*root);
-  }
-  auto directory = TemporaryDirectory::create();
-  if (!directory.ok()) return directory.status();
-  if (Status s = unpack(path, directory->path()); !s.ok()) return s;
-  const auto root = recorded_root(directory->path());
-  if (!root.ok()) return Status(Cause::kInvalidArgument, path + ": no recorded machine in it");
-  return discover_topology_at(*root);
-}
-
-Result<Topology> load(const TopoInput& input) {
-  const int given = !input.file.empty() + !input.from.empty() + !input.synthetic.empty();
-  if (given > 1) {
-    return Status(Cause::kInvalidArgument, "give one of a file, --from and --synthetic");
-  }
-  if (!input.synthetic.empty()) return synthetic_topology(input.synthetic);
-  if (!input.from.empty()) return load_recorded(input.from);
-  if (input.file.empty()) return discover_topology();
-  struct stat facts {};
-  const bool directory =
-      ::stat(input.file.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode) && input.file != "-";
-  if (directory || is_archive(input.file)) return load_recorded(input.file);
-  const auto text = read_file(input.file);
-  if (!text.ok()) return text.status();
-  return import_topology(*text, input.file == "-" ? "standard input" : input.file);
-}
-
 Text formatted(const Topology& topology, const std::string& format) {
   if (format == "native") return to_json(topology);
   if (format == "nccl") return to_nccl_xml(topology);
@@ -79,7 +37,7 @@ Text formatted(const Topology& topology, const std::string& format) {
 }
 
 Text exported(const TopoRequest& request) {
-  const auto topology = load(request.input);
+  const auto topology = load_topology(request.input);
   if (!topology.ok()) return topology.status();
   Text text = formatted(*topology, request.format);
   if (!text.ok() || request.output.empty()) return text;
@@ -88,13 +46,13 @@ Text exported(const TopoRequest& request) {
 }
 
 Text shown(const TopoRequest& request) {
-  const auto topology = load(request.input);
+  const auto topology = load_topology(request.input);
   if (!topology.ok()) return topology.status();
   return request.json ? to_json(*topology) : render_text(*topology);
 }
 
 Text matrix(const TopoRequest& request) {
-  const auto topology = load(request.input);
+  const auto topology = load_topology(request.input);
   if (!topology.ok()) return topology.status();
   return request.json ? matrix_to_json(*topology) : render_matrix(*topology);
 }
@@ -118,7 +76,7 @@ std::string coloured(std::string text) {
 }
 
 Text checked(TopoRequest& request) {
-  const auto topology = load(request.input);
+  const auto topology = load_topology(request.input);
   if (!topology.ok()) return topology.status();
   const auto findings = check_topology(*topology);
   for (const Finding& finding : findings) {
@@ -130,9 +88,9 @@ Text checked(TopoRequest& request) {
 }
 
 Text compared(TopoRequest& request) {
-  const auto before = load({request.files[0], "", ""});
+  const auto before = load_topology({request.files[0], "", ""});
   if (!before.ok()) return before.status();
-  const auto after = load({request.files[1], "", ""});
+  const auto after = load_topology({request.files[1], "", ""});
   if (!after.ok()) return after.status();
   const auto differences = diff_topologies(*before, *after);
   if (!differences.empty()) request.exit_status = kFound;

@@ -8,16 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "topo_input.h"
 #include "topocoll/status.h"
 
 namespace topocoll::tools {
-
-/// Where a topology comes from: one of them at most, else this machine.
-struct TopoInput {
-  std::string file;       ///< any format that import_topology() knows; "-": standard input
-  std::string from;       ///< a recorded machine, a directory or an archive
-  std::string synthetic;  ///< a hwloc description
-};
 
 struct TopoRequest {
   TopoInput input;

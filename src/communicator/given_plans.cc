@@ -72,10 +72,10 @@ Result<GivenPlans> read_given_plans(const std::string& files, int ranks, bool re
     const std::size_t end = std::min(files.find(',', at), files.size());
     const std::string path = files.substr(at, end - at);
     at = end + 1;
-    const auto refuse = [&path](const Status& s) { return s.annotated("TOPOCOLL_PLAN: " + path + ": "); };
+    const auto refuse = [&path](const Status& s) { return s.annotated("TOPOCOLL_PLAN: " + path); };
     if (path.empty()) continue;
     auto text = read_file(path);
-    if (!text.ok()) return text.status().annotated("TOPOCOLL_PLAN: ");
+    if (!text.ok()) return text.status().annotated("TOPOCOLL_PLAN");
     auto plan = plan_from_json(*text);
     if (!plan.ok()) return refuse(plan.status());
     if (Status s = verify(*plan); !s.ok()) return refuse(s);

@@ -128,6 +128,7 @@ Result<TreePlan> plan_from_packing(CollectiveKind kind, const Graph& graph, cons
   }
   StageWriter writer(plan, chunks);
   writer.write();
+  result.chunks = rounding.count;
   result.algbw = rounding.rate * (all_roots ? plan.ranks : 1);
   plan.routes = routes_of(writer, graph, rounding.rate / rounding.chunks);
   return result;
@@ -142,7 +143,7 @@ Result<TreePlan> plan_from_pairs(const Graph& graph, const std::vector<TreePair>
   }
   const Rounding rounding = round_shares(shares, capacities(graph), limits);
   TreePlan result{header(CollectiveKind::kAllReduce, "trees", graph, 0, rounding.chunks),
-                  rounding.rate};
+                  rounding.rate, rounding.count};
   std::vector<ChunkTrees> chunks;
   for (std::size_t p = 0; p < pairs.size(); ++p) {
     for (int k = 0; k < rounding.count[p]; ++k) {

@@ -35,6 +35,7 @@ struct TreePair {
 struct TreePlan {
   Plan plan;
   double algbw = 0;  ///< GB/s that the most loaded link allows; 0 without a graph
+  std::vector<int> chunks{};  ///< that each tree, or pair of trees, carries
 };
 
 /// all_gather, broadcast: trees away from the root; reduce_scatter, reduce: trees toward it.
@@ -43,7 +44,7 @@ Result<TreePlan> plan_from_packing(CollectiveKind kind, const Graph& graph, cons
 
 /// all_reduce.
 Result<TreePlan> plan_from_pairs(const Graph& graph, const std::vector<TreePair>& pairs,
-                                 const RoundingLimits& limits = {256, 256, 0.99});
+                                 const RoundingLimits& limits = {512, 256, 0.997});
 
 /// Whether the plan's routes exist in the graph and no link or group has to carry more than its
 /// capacity.

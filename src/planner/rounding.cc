@@ -12,7 +12,8 @@ std::size_t at(int index) { return static_cast<std::size_t>(index); }
 constexpr int kAllUpTo = 32;
 constexpr int kLarger[] = {35,  36,  40,  42,  45,  48,  50,  54,  56,  60,  63,  64,
                            70,  72,  75,  80,  84,  90,  96,  100, 105, 112, 120, 126,
-                           128, 144, 150, 160, 168, 180, 192, 200, 210, 224, 240, 256};
+                           128, 144, 150, 160, 168, 180, 192, 200, 210, 224, 240, 256,
+                           280, 320, 352, 384, 420, 448, 480, 512};
 /// Moves of single chunks for each number of chunks.
 constexpr int kMaxMoves = 200;
 

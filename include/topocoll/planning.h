@@ -1,0 +1,117 @@
+// Planning: the best plan that topocoll finds for a machine, the bound that no plan can exceed, and what
+// limits both.
+//
+//   auto report = topocoll::plan_collective(*topology, {CollectiveKind::kAllGather});
+//   report->bound            // "1200/7": GB/s, exact
+//   report->plan_gbps        // of report->plan, which verifies
+//   std::fputs(topocoll::explain(*report).c_str(), stdout);
+//
+// Ranks are the machine's GPUs, in the order in which the topology lists them. GB/s are 10^9 bytes of the
+// message per second, with the message as users count it: the gathered output of an all_gather, the input of
+// a reduce_scatter or all_reduce, the root's buffer otherwise. What is proved is said in docs/planning.md.
+// The same topology and request give the same report, byte for byte.
+// Thread rule: free functions on values. Failure rule: kInvalidArgument names the node or link that makes no
+// sense; kUnsupported says what no plan is made for.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "topocoll/export.h"
+#include "topocoll/plan.h"
+#include "topocoll/status.h"
+#include "topocoll/topology.h"
+#include "topocoll/types.h"
+
+namespace topocoll {
+
+struct PlanningRequest {
+  CollectiveKind kind = CollectiveKind::kAllReduce;  ///< all_reduce, all_gather, reduce_scatter, broadcast, reduce
+  int root = 0;            ///< rank; where the kind has a root
+  int most_channels = 16;  ///< of ring plans, 1 to 64
+};
+
+/// A tree of the plan, in the topology's ids; switches on the way are nodes of it like ranks.
+struct PlannedTree {
+  std::string root;
+  double gbps = 0;           ///< of the message
+  bool toward_root = false;  ///< it reduces; otherwise it spreads
+  std::vector<std::pair<std::string, std::string>> edges;  ///< in the direction of the data
+};
+
+/// A ring of the plan: ranks in sending order.
+struct PlannedRing {
+  std::vector<std::string> order;
+  double gbps = 0;  ///< on each link
+};
+
+/// What was weighed, the chosen one included.
+struct PlanCandidate {
+  std::string algorithm;
+  double gbps = 0;      ///< 0: cannot be had
+  std::string reason;   ///< why not, or what limits it
+};
+
+/// What the bound would be if one link were twice as wide.
+struct PlanningWish {
+  std::string from;
+  std::string to;
+  double bound_gbps = 0;
+};
+
+struct PlanningReport {
+  CollectiveKind kind = CollectiveKind::kAllReduce;
+  int root = 0;
+  std::vector<std::string> ranks;  ///< ids
+  std::string fingerprint;         ///< of the topology
+  std::string bound;               ///< GB/s as a fraction, e.g. "1200/7"
+  double bound_gbps = 0;
+  bool bound_is_reached = false;   ///< some plan without rounding attains it; otherwise only not exceeded
+  std::string bottleneck;          ///< the ranks on one side of the cut that gives the bound
+  std::string algorithm;
+  double plan_gbps = 0;
+  Plan plan;
+  std::vector<PlannedTree> trees;  ///< of tree plans, as they are executed
+  std::vector<PlannedRing> rings;  ///< of ring plans
+  std::vector<PlanCandidate> candidates;
+  std::vector<PlanningWish> wishes;  ///< links of the bottleneck, most helpful first
+  int declared_links = 0;            ///< capacities that rest on what the system declares
+  int measured_links = 0;
+};
+
+TOPOCOLL_API Result<PlanningReport> plan_collective(const Topology& topology, const PlanningRequest& request);
+
+/// One object: kind, unit, bound, bound_gbps, plan_gbps, bottleneck, algorithm, fingerprint, trees, rings,
+/// candidates, wishes.
+TOPOCOLL_API std::string to_json(const PlanningReport& report);
+/// In words: the plan, the bound, the gap, why this one, and what would help.
+TOPOCOLL_API std::string explain(const PlanningReport& report);
+
+/// What a plan is predicted to take at one message size.
+struct PlanPrediction {
+  std::uint64_t bytes = 0;
+  int windows = 1;           ///< pieces in which the message passes through the plan
+  double time_us = 0;
+  double algbw_gbps = 0;     ///< bytes / time
+  double spread_us = 0;      ///< from the first rank's finish to the last one's
+  std::string bottleneck;    ///< the busiest link
+  double bottleneck_share = 0;  ///< of the time that it is busy, 0 to 1
+};
+
+/// Simulates a plan of as many ranks as the topology has GPUs, with declared costs for what was not measured.
+TOPOCOLL_API Result<std::vector<PlanPrediction>> simulate_plan(const Topology& topology, const Plan& plan,
+                                                               const std::vector<std::uint64_t>& sizes);
+
+/// The plan that is predicted to be the fastest, by message size.
+struct PlanChoice {
+  std::uint64_t min_bytes = 0;
+  std::uint64_t max_bytes = 0;
+  PlanPrediction at_most;  ///< at the largest size of the band that was simulated
+  Plan plan;
+};
+TOPOCOLL_API Result<std::vector<PlanChoice>> choose_plans(const Topology& topology,
+                                                          const PlanningRequest& request);
+
+}  // namespace topocoll

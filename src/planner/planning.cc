@@ -1,0 +1,367 @@
+// The door of the planner: from a Topology and a request to a plan, its bound and the reasons.
+#include "topocoll/planning.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <utility>
+
+#include "planner/allreduce.h"
+#include "planner/bound.h"
+#include "planner/choose.h"
+#include "planner/emit.h"
+#include "planner/hamilton.h"
+#include "planner/graph_topology.h"
+#include "planner/max_flow.h"
+#include "planner/ring_packing.h"
+#include "planner/ring_plans.h"
+#include "planner/routes.h"
+#include "planner/simulator.h"
+#include "planner/trees.h"
+
+namespace topocoll {
+namespace {
+
+/// Tree plans that are no faster than this give way to rings, which have one hop to a neighbour at a time.
+constexpr double kWorthTrees = 1.001;
+constexpr double kCloseEnough = 0.98;
+/// Wishes are worth a bound each; more links than this are not asked about.
+constexpr std::size_t kMostWishes = 64;
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+/// What the planner looks at: where NVLink, xGMI or another fabric connects all GPUs, it is used alone. The way
+/// through PCIe and the host's memory would add a few per cent at best, and everything else passes there.
+struct Machine {
+  Graph graph;
+  int declared_links = 0;
+  int measured_links = 0;
+};
+
+Result<Machine> machine_of(const Topology& topology) {
+  Topology fabric = topology;
+  std::erase_if(fabric.edges, [](const TopologyEdge& e) { return is_tree_edge(e) || e.kind == "interconnect"; });
+  auto graph = graph_from_topology(fabric, {});
+  const bool alone = graph.ok();
+  if (!alone) graph = graph_from_topology(topology, {});
+  if (!graph.ok()) return graph.status();
+  Machine machine{std::move(*graph)};
+  for (const TopologyEdge& e : alone ? fabric.edges : topology.edges) {
+    if (e.bandwidth_gbps.measured) {
+      ++machine.measured_links;
+    } else if (e.bandwidth_gbps.declared) {
+      ++machine.declared_links;
+    }
+  }
+  return machine;
+}
+
+struct BoundOf {
+  Rational algbw;
+  bool reached = true;
+  std::string bottleneck;
+  std::vector<int> cut;  ///< nodes whose outgoing links limit; empty: not known
+};
+
+/// The nodes that still get more from the root than the one that gets least, and its rate.
+Result<BoundOf> rooted_bound(const Graph& graph, int root, bool toward_root) {
+  const Graph& g = graph;
+  const Graph turned = toward_root ? reversed(graph) : Graph{};
+  const Graph& used = toward_root ? turned : g;
+  MaxFlow network(static_cast<int>(used.nodes.size()));
+  for (const GraphLink& l : used.links) network.add_arc(l.from, l.to, l.capacity);
+  BoundOf result;
+  std::int64_t least = MaxFlow::kUnlimited;
+  for (int r = 0; r < used.ranks(); ++r) {
+    if (r == root) continue;
+    const std::int64_t flow = network.run(used.rank_nodes[at(root)], used.rank_nodes[at(r)], least);
+    if (flow >= least) continue;
+    least = flow;
+    const std::vector<bool> side = network.source_side();
+    result.cut.clear();
+    for (std::size_t n = 0; n < side.size(); ++n) {
+      if (side[n]) result.cut.push_back(static_cast<int>(n));
+    }
+  }
+  // Groups lower it further; broadcast_rate() knows them.
+  const std::int64_t rate = toward_root ? reduce_rate(graph, root) : broadcast_rate(graph, root);
+  const auto algbw = graph.unit.times(Rational(rate));
+  if (!algbw) return Status(Cause::kUnsupported, "the bound does not fit 64 bits");
+  result.algbw = *algbw;
+  result.reached = graph.groups.empty();
+  result.bottleneck = describe_cut(graph, result.cut);
+  return result;
+}
+
+Result<BoundOf> bound_of(const Graph& graph, CollectiveKind kind, int root) {
+  switch (kind) {
+    case CollectiveKind::kBroadcast: return rooted_bound(graph, root, false);
+    case CollectiveKind::kReduce: return rooted_bound(graph, root, true);
+    case CollectiveKind::kAllReduce: {
+      auto bound = allreduce_bound(graph);
+      if (!bound.ok()) return bound.status();
+      auto gather = allgather_bound(graph);
+      if (!gather.ok()) return gather.status();
+      return BoundOf{bound->upper, bound->upper == bound->reduce_scatter_allgather,
+                     describe_cut(graph, gather->cut), gather->cut};
+    }
+    default: {
+      auto bound = kind == CollectiveKind::kAllGather ? allgather_bound(graph) : reduce_scatter_bound(graph);
+      if (!bound.ok()) return bound.status();
+      return BoundOf{bound->algbw, bound->exact, describe_cut(graph, bound->cut), bound->cut};
+    }
+  }
+}
+
+/// What a ring that moves `rate` GB/s over each of its links is worth to the collective.
+double ring_algbw(CollectiveKind kind, double rate, int ranks) {
+  const double n = ranks;
+  switch (kind) {
+    case CollectiveKind::kAllReduce: return rate * n / (2 * (n - 1));
+    case CollectiveKind::kAllGather:
+    case CollectiveKind::kReduceScatter: return rate * n / (n - 1);
+    default: return rate;
+  }
+}
+
+PlannedTree planned(const Graph& graph, const Tree& tree, bool toward_root, double gbps) {
+  PlannedTree result{graph.rank_id(tree.root), gbps, toward_root, {}};
+  for (const Hop& hop : tree.hops) {
+    for (const int l : hop.path) {
+      const GraphLink& link = graph.links[at(l)];
+      result.edges.emplace_back(graph.nodes[at(link.from)].id, graph.nodes[at(link.to)].id);
+    }
+  }
+  return result;
+}
+
+/// One way to do it, ready to be chosen.
+struct Made {
+  std::string algorithm;
+  double gbps = 0;
+  std::string reason;
+  Plan plan;
+  std::vector<PlannedTree> trees;
+  std::vector<PlannedRing> rings;
+};
+
+Result<Made> make_trees(const Graph& graph, const PlanningRequest& request) {
+  Made made{"trees", 0, "", {}, {}, {}};
+  if (request.kind == CollectiveKind::kAllReduce) {
+    auto pairs = pack_allreduce(graph);
+    if (!pairs.ok()) return pairs.status();
+    auto plan = plan_from_pairs(graph, pairs->pairs);
+    if (!plan.ok()) return plan.status();
+    for (std::size_t p = 0; p < pairs->pairs.size(); ++p) {
+      if (plan->chunks[p] == 0) continue;
+      const double gbps = plan->algbw * plan->chunks[p] / plan->plan.chunks;
+      made.trees.push_back(planned(graph, pairs->pairs[p].in, true, gbps));
+      made.trees.push_back(planned(graph, pairs->pairs[p].out, false, gbps));
+    }
+    made.gbps = plan->algbw;
+    made.reason = fmt::format("{} pairs of trees; no weights of tree pairs give more than {:.4g} GB/s",
+                              made.trees.size() / 2, pairs->upper);
+    made.plan = std::move(plan->plan);
+    return made;
+  }
+  auto packing = request.kind == CollectiveKind::kAllGather       ? pack_allgather(graph)
+                 : request.kind == CollectiveKind::kReduceScatter ? pack_reduce_scatter(graph)
+                 : request.kind == CollectiveKind::kBroadcast     ? pack_broadcast(graph, request.root)
+                                                                  : pack_reduce(graph, request.root);
+  if (!packing.ok()) return packing.status();
+  auto plan = plan_from_packing(request.kind, graph, *packing);
+  if (!plan.ok()) return plan.status();
+  const bool all_roots =
+      request.kind == CollectiveKind::kAllGather || request.kind == CollectiveKind::kReduceScatter;
+  const double per_root = plan->algbw / (all_roots ? graph.ranks() : 1);
+  for (std::size_t t = 0; t < packing->trees.size(); ++t) {
+    if (plan->chunks[t] == 0) continue;
+    made.trees.push_back(planned(graph, packing->trees[t], packing->toward_root,
+                                 per_root * plan->chunks[t] / plan->plan.chunks));
+  }
+  made.gbps = plan->algbw;
+  made.reason = fmt::format("{} trees, weights in {} chunks; {} GB/s before rounding", made.trees.size(),
+                            plan->plan.chunks, packing->algbw.to_string());
+  made.plan = std::move(plan->plan);
+  return made;
+}
+
+Result<Made> make_rings(const Graph& graph, const Routes& routes, const PlanningRequest& request) {
+  // One ring too much is no gain: the fewest channels that reach the best rate.
+  auto best = round_rings(routes, request.most_channels);
+  if (!best.ok()) return best.status();
+  for (int channels = 1; channels < request.most_channels; channels *= 2) {
+    auto fewer = round_rings(routes, channels);
+    if (!fewer.ok()) return fewer.status();
+    if (fewer->rate() * kWorthTrees < best->rate()) continue;
+    best = std::move(fewer);
+    break;
+  }
+  auto plan = make_ring_plan(request.kind, best->orders, request.root);
+  if (!plan.ok()) return plan.status();
+  if (Status s = set_routes(*plan, graph, routes, graph.gbps(best->rate_each)); !s.ok()) return s;
+  Made made{best->orders.size() == 1 ? "ring" : "rings", 0, "", {}, {}, {}};
+  made.gbps = ring_algbw(request.kind, graph.gbps(best->rate()), graph.ranks());
+  made.reason = fmt::format("{} ring{} of {:.4g} GB/s; no such choice gives more than {:.4g} GB/s", best->orders.size(),
+                            best->orders.size() == 1 ? "" : "s", graph.gbps(best->rate_each),
+                            ring_algbw(request.kind, graph.gbps(best->upper_bound), graph.ranks()));
+  for (const std::vector<int>& order : best->orders) {
+    PlannedRing ring{{}, graph.gbps(best->rate_each)};
+    for (const int r : order) ring.order.push_back(graph.rank_id(r));
+    made.rings.push_back(std::move(ring));
+  }
+  made.plan = std::move(*plan);
+  return made;
+}
+
+/// Bounds with one link of the bottleneck twice as wide.
+std::vector<PlanningWish> wishes(const Graph& graph, const BoundOf& bound, const PlanningRequest& request) {
+  std::vector<PlanningWish> result;
+  std::vector<bool> inside(graph.nodes.size(), false);
+  for (const int n : bound.cut) inside[at(n)] = true;
+  for (std::size_t l = 0; l < graph.links.size() && result.size() < kMostWishes; ++l) {
+    const GraphLink& link = graph.links[l];
+    if (inside[at(link.from)] == inside[at(link.to)]) continue;
+    Graph better = graph;
+    better.links[l].capacity *= 2;
+    const auto with = bound_of(better, request.kind, request.root);
+    if (!with.ok() || !(with->algbw > bound.algbw)) continue;
+    result.push_back({graph.nodes[at(link.from)].id, graph.nodes[at(link.to)].id, with->algbw.to_double()});
+  }
+  std::stable_sort(result.begin(), result.end(),
+                   [](const PlanningWish& a, const PlanningWish& b) { return a.bound_gbps > b.bound_gbps; });
+  return result;
+}
+
+Status check(const PlanningRequest& request, const Graph& graph) {
+  switch (request.kind) {
+    case CollectiveKind::kAllReduce:
+    case CollectiveKind::kAllGather:
+    case CollectiveKind::kReduceScatter:
+    case CollectiveKind::kBroadcast:
+    case CollectiveKind::kReduce: break;
+    default:
+      return Status(Cause::kUnsupported,
+                    fmt::format("no plan is made for {}: its direct plan (every pair of ranks talks) is the "
+                                "only one; plans are made for all_reduce, all_gather, reduce_scatter, "
+                                "broadcast and reduce",
+                                name(request.kind)));
+  }
+  if (request.root < 0 || request.root >= graph.ranks()) {
+    return Status(Cause::kInvalidArgument,
+                  fmt::format("root {} is not among the {} ranks", request.root, graph.ranks()));
+  }
+  if (request.most_channels < 1 || request.most_channels > 64) {
+    return Status(Cause::kInvalidArgument,
+                  fmt::format("{} channels: 1 to 64 are possible", request.most_channels));
+  }
+  return Status();
+}
+
+}  // namespace
+
+Result<PlanningReport> plan_collective(const Topology& topology, const PlanningRequest& request) {
+  auto read = machine_of(topology);
+  if (!read.ok()) return read.status();
+  const Graph& graph = read->graph;
+  if (Status s = check(request, graph); !s.ok()) return s;
+  auto bound = bound_of(graph, request.kind, request.root);
+  if (!bound.ok()) return bound.status();
+
+  PlanningReport report;
+  report.kind = request.kind;
+  report.root = has_root(request.kind) ? request.root : 0;
+  for (int r = 0; r < graph.ranks(); ++r) report.ranks.push_back(graph.rank_id(r));
+  report.fingerprint = topology.fingerprint();
+  report.bound = bound->algbw.to_string();
+  report.bound_gbps = bound->algbw.to_double();
+  report.bound_is_reached = bound->reached;
+  report.bottleneck = bound->bottleneck;
+  report.declared_links = read->declared_links;
+  report.measured_links = read->measured_links;
+
+  std::optional<Made> best;
+  Status first_error;
+  const auto weigh = [&](const char* algorithm, Result<Made> made, double at_least) {
+    if (!made.ok()) {
+      report.candidates.push_back({algorithm, 0, made.status().text()});
+      if (first_error.ok()) first_error = made.status();
+      return;
+    }
+    report.candidates.push_back({made->algorithm, made->gbps, made->reason});
+    if (!best || made->gbps >= at_least) best = std::move(*made);
+  };
+  weigh("trees", make_trees(graph, request), 0);
+  if (best && graph.ranks() > kMaxExactRing && best->gbps > kCloseEnough * report.bound_gbps) {
+    report.candidates.push_back({"rings", 0, "not searched among so many ranks: trees come close to the bound"});
+  } else {
+    weigh("rings", make_rings(graph, Routes(graph), request), best ? best->gbps / kWorthTrees : 0);
+  }
+  if (!best) return first_error;
+  if (Status s = verify(best->plan); !s.ok()) {
+    return Status(Cause::kInternal, "the plan that was made does not verify: " + s.text());
+  }
+  report.algorithm = best->algorithm;
+  report.plan_gbps = best->gbps;
+  report.plan = std::move(best->plan);
+  report.plan.topology_fingerprint = report.fingerprint;
+  report.trees = std::move(best->trees);
+  report.rings = std::move(best->rings);
+  report.wishes = wishes(graph, *bound, request);
+  return report;
+}
+
+Result<std::vector<PlanPrediction>> simulate_plan(const Topology& topology, const Plan& plan,
+                                                  const std::vector<std::uint64_t>& sizes) {
+  if (Status s = verify(plan); !s.ok()) return s;
+  auto read = machine_of(topology);
+  if (!read.ok()) return read.status();
+  const Routes routes(read->graph);
+  std::vector<PlanPrediction> predictions;
+  for (const std::uint64_t bytes : sizes) {
+    PlanPrediction best;
+    for (int windows = 1; windows <= 64; windows *= 2) {
+      SimulationOptions options;
+      options.bytes = static_cast<double>(bytes);
+      options.windows = windows;
+      auto run = simulate(plan, read->graph, routes, CostModel::declared(), options);
+      if (!run.ok()) return run.status();
+      if (windows > 1 && run->time_ns / 1e3 >= best.time_us) break;
+      best = {bytes,
+              windows,
+              run->time_ns / 1e3,
+              run->algbw_gbps(options.bytes),
+              run->spread_ns / 1e3,
+              run->bottleneck < 0 ? "" : routes.resource_name(run->bottleneck),
+              run->bottleneck_share};
+    }
+    predictions.push_back(std::move(best));
+  }
+  return predictions;
+}
+
+Result<std::vector<PlanChoice>> choose_plans(const Topology& topology, const PlanningRequest& request) {
+  auto read = machine_of(topology);
+  if (!read.ok()) return read.status();
+  const Graph& graph = read->graph;
+  if (Status s = check(request, graph); !s.ok()) return s;
+  const Routes routes(graph);
+  auto candidates = make_candidates(request.kind, graph, routes, {request.root, request.most_channels});
+  if (!candidates.ok()) return candidates.status();
+  auto table = choose(candidates->plans, graph, routes, CostModel::declared(), {});
+  if (!table.ok()) return table.status();
+  std::vector<PlanChoice> choices;
+  const std::string fingerprint = topology.fingerprint();
+  for (PlanBand& band : table->bands) {
+    const std::uint64_t shown = std::min(band.max_bytes, ChooseOptions{}.max_bytes);
+    auto predicted = simulate_plan(topology, band.plan, {shown});
+    if (!predicted.ok()) return predicted.status();
+    band.plan.topology_fingerprint = fingerprint;
+    choices.push_back({band.min_bytes, band.max_bytes, std::move(predicted->front()), std::move(band.plan)});
+  }
+  return choices;
+}
+
+}  // namespace topocoll

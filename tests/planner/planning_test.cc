@@ -1,0 +1,190 @@
+// plan_collective() on machines whose optima are known, and on what makes no sense.
+#include "topocoll/planning.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "topocoll/topology_formats.h"
+
+namespace topocoll {
+namespace {
+
+using Kind = CollectiveKind;
+using Json = nlohmann::json;
+
+std::string text_of(const std::filesystem::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+std::vector<std::string> fixtures() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(TOPOCOLL_FIXTURES)) {
+    if (entry.path().extension() == ".json") names.push_back(entry.path().stem().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+Json json_of(const std::string& fixture) {
+  return Json::parse(text_of(std::filesystem::path(TOPOCOLL_FIXTURES) / (fixture + ".json")));
+}
+
+Topology topology_of(const std::string& fixture) {
+  return import_topology(json_of(fixture).dump(), fixture).value();
+}
+
+/// What the trees load on each link must fit: summed here from nothing but the report and the file.
+void check_loads(const PlanningReport& report, const Json& file, const std::string& where) {
+  std::map<std::pair<std::string, std::string>, double> capacity;
+  for (const auto& e : file["edges"]) capacity[{e[0], e[1]}] += e[2].get<double>();
+  std::map<std::pair<std::string, std::string>, double> load;
+  std::map<std::string, double> by_root;
+  for (const PlannedTree& tree : report.trees) {
+    by_root[tree.root] += tree.gbps;
+    for (const auto& edge : tree.edges) load[edge] += tree.gbps;
+  }
+  for (const auto& [edge, gbps] : load) {
+    ASSERT_TRUE(capacity.contains(edge)) << where << ": " << edge.first << " -> " << edge.second;
+    EXPECT_LE(gbps, capacity[edge] * (1 + 1e-9)) << where << ": " << edge.first << " -> " << edge.second;
+  }
+  if (report.trees.empty()) return;
+  double total = 0;
+  for (const auto& [root, gbps] : by_root) total += gbps;
+  const double each = report.kind == Kind::kAllReduce ? 2 : 1;  // a tree each way
+  EXPECT_NEAR(total, report.plan_gbps * each, 1e-6 * total) << where;
+}
+
+class Fixture : public ::testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Known, Fixture, ::testing::ValuesIn(fixtures()),
+                         [](const auto& test) { return test.param; });
+
+TEST_P(Fixture, AllGatherReachesItsExactBound) {
+  const Json file = json_of(GetParam());
+  const auto report = plan_collective(topology_of(GetParam()), {Kind::kAllGather, 0, 16});
+  ASSERT_TRUE(report.ok()) << report.status().to_string();
+  EXPECT_EQ(report->bound, file["expect"]["allgather_algbw"].get<std::string>());
+  EXPECT_GE(report->plan_gbps, 0.99 * report->bound_gbps);
+  EXPECT_LE(report->plan_gbps, report->bound_gbps * (1 + 1e-9));
+  EXPECT_TRUE(verify(report->plan).ok());
+  check_loads(*report, file, GetParam());
+}
+
+TEST_P(Fixture, ReduceScatterReachesTheSameWhereLinksGoBothWays) {
+  const Json file = json_of(GetParam());
+  const auto report = plan_collective(topology_of(GetParam()), {Kind::kReduceScatter, 0, 16});
+  ASSERT_TRUE(report.ok()) << report.status().to_string();
+  EXPECT_GE(report->plan_gbps, 0.99 * report->bound_gbps);
+  EXPECT_LE(report->plan_gbps, report->bound_gbps * (1 + 1e-9));
+  check_loads(*report, file, GetParam());
+}
+
+TEST_P(Fixture, AllReduceReachesTheBestTrees) {
+  const Json file = json_of(GetParam());
+  const auto report = plan_collective(topology_of(GetParam()), {Kind::kAllReduce, 0, 16});
+  ASSERT_TRUE(report.ok()) << report.status().to_string();
+  EXPECT_LE(report->plan_gbps, report->bound_gbps * (1 + 1e-9));
+  const Json best = file["expect"].value("allreduce_algbw_lp", Json());
+  if (best.is_number()) {
+    EXPECT_GE(report->plan_gbps, 0.99 * best.get<double>());
+  } else {
+    EXPECT_GE(report->plan_gbps, 0.99 * file["expect"]["rs_ag_allreduce_algbw"].get<double>());
+  }
+  check_loads(*report, file, GetParam());
+}
+
+TEST_P(Fixture, BroadcastReachesTheFlowOfItsRoot) {
+  const Json file = json_of(GetParam());
+  const Topology topology = topology_of(GetParam());
+  const auto report = plan_collective(topology, {Kind::kBroadcast, 1, 16});
+  ASSERT_TRUE(report.ok()) << report.status().to_string();
+  const Json rates = file["expect"].value("broadcast_rate_by_root", Json::object());
+  if (rates.contains(report->ranks[1])) {
+    EXPECT_NEAR(report->bound_gbps, rates[report->ranks[1]].get<double>(), 1e-6);
+  }
+  EXPECT_GE(report->plan_gbps, 0.98 * report->bound_gbps);
+  check_loads(*report, file, GetParam());
+}
+
+TEST(Planning, TheSameQuestionGetsTheSameAnswer) {
+  const Topology topology = topology_of("mi250_1x16");
+  const auto once = plan_collective(topology, {Kind::kAllReduce, 0, 16});
+  const auto again = plan_collective(topology, {Kind::kAllReduce, 0, 16});
+  ASSERT_TRUE(once.ok() && again.ok());
+  EXPECT_EQ(to_json(*once), to_json(*again));
+  EXPECT_EQ(to_json(once->plan), to_json(again->plan));
+}
+
+TEST(Planning, RingsThatSufficeArePreferredAndShowTheirOrder) {
+  const auto report = plan_collective(topology_of("dgx1v_8xV100"), {Kind::kAllGather, 0, 16});
+  ASSERT_TRUE(report.ok());
+  EXPECT_EQ(report->algorithm, "rings");
+  EXPECT_TRUE(report->trees.empty());
+  double sum = 0;
+  for (const PlannedRing& ring : report->rings) {
+    EXPECT_EQ(ring.order.size(), 8u);
+    sum += ring.gbps;
+  }
+  EXPECT_NEAR(sum * 8 / 7, report->plan_gbps, 1e-6);
+}
+
+TEST(Planning, WishesNameLinksThatLiftTheBound) {
+  const auto report = plan_collective(topology_of("pcie_8gpu_g5_at_x8"), {Kind::kAllGather, 0, 16});
+  ASSERT_TRUE(report.ok());
+  ASSERT_FALSE(report->wishes.empty());
+  for (const PlanningWish& wish : report->wishes) {
+    EXPECT_GT(wish.bound_gbps, report->bound_gbps);
+    EXPECT_TRUE(wish.from == "g5" || wish.to == "g5") << wish.from << " -> " << wish.to;
+  }
+  const std::string words = explain(*report);
+  for (const char* part : {"bound", "what would help", "g5", "what was weighed"}) {
+    EXPECT_NE(words.find(part), std::string::npos) << part << "\n" << words;
+  }
+}
+
+TEST(Planning, PredictionsStayBelowTheBoundAndApproachIt) {
+  const Topology topology = topology_of("mi300x_8_full_mesh");
+  const auto report = plan_collective(topology, {Kind::kAllGather, 0, 16});
+  ASSERT_TRUE(report.ok());
+  const auto predicted = simulate_plan(topology, report->plan, {1 << 10, 1 << 20, 1 << 30});
+  ASSERT_TRUE(predicted.ok()) << predicted.status().to_string();
+  double before = 0;
+  for (const PlanPrediction& p : *predicted) {
+    EXPECT_LE(p.algbw_gbps, report->bound_gbps * (1 + 1e-9));
+    EXPECT_GT(p.algbw_gbps, before);
+    before = p.algbw_gbps;
+  }
+  EXPECT_GT(before, 0.9 * report->bound_gbps);
+}
+
+TEST(Planning, ChoicesCoverAllSizesWithoutGaps) {
+  const auto choices = choose_plans(topology_of("dgx1v_8xV100"), {Kind::kAllReduce, 0, 4});
+  ASSERT_TRUE(choices.ok()) << choices.status().to_string();
+  ASSERT_FALSE(choices->empty());
+  EXPECT_EQ(choices->front().min_bytes, 0u);
+  EXPECT_EQ(choices->back().max_bytes, ~std::uint64_t(0));
+  for (std::size_t i = 1; i < choices->size(); ++i) {
+    EXPECT_EQ((*choices)[i].min_bytes, (*choices)[i - 1].max_bytes + 1);
+  }
+}
+
+TEST(Planning, WhatMakesNoSenseIsNamed) {
+  const Topology topology = topology_of("dgx1v_8xV100");
+  EXPECT_NE(plan_collective(topology, {Kind::kBroadcast, 8, 16}).status().text().find("root 8"), std::string::npos);
+  EXPECT_EQ(plan_collective(topology, {Kind::kAllToAll, 0, 16}).status().cause(), Cause::kUnsupported);
+  EXPECT_NE(plan_collective(topology, {Kind::kAllReduce, 0, 65}).status().text().find("65 channels"), std::string::npos);
+  EXPECT_FALSE(plan_collective(Topology{}, {Kind::kAllReduce, 0, 16}).ok());
+}
+
+}  // namespace
+}  // namespace topocoll

@@ -1,0 +1,272 @@
+#include "plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "files.h"
+#include "topocoll/plan.h"
+#include "topocoll/planning.h"
+#include "topocoll/types.h"
+
+namespace topocoll::tools {
+namespace {
+
+using Text = Result<std::string>;
+
+Result<CollectiveKind> kind_of(const PlanRequest& request) {
+  if (const auto kind = parse_collective_kind(request.collective)) return *kind;
+  std::string known;
+  for (int k = 0; k < kNumCollectiveKinds; ++k) {
+    known += (k == 0 ? "" : ", ") + std::string(name(static_cast<CollectiveKind>(k)));
+  }
+  return Status(Cause::kInvalidArgument,
+                fmt::format("unknown collective '{}': {}", request.collective, known));
+}
+
+Result<Plan> read_plan(const std::string& path) {
+  auto text = read_file(path);
+  if (!text.ok()) return text.status();
+  auto plan = plan_from_json(*text);
+  if (!plan.ok()) return plan.status().annotated(path);
+  return plan;
+}
+
+/// "output chunk 0: ((0+1)+2)" for each chunk; ranks that agree share a line.
+std::string evaluation_orders(const Plan& plan) {
+  std::string text;
+  if (!reduces(plan.kind)) return text;
+  for (int rank = 0; rank < plan.ranks; ++rank) {
+    std::string mine;
+    for (int chunk = 0; chunk < output_chunks(plan, rank); ++chunk) {
+      const auto order = evaluation_order(plan, rank, chunk);
+      mine += fmt::format("  output chunk {}: {}\n", chunk,
+                          order.ok() ? *order : order.status().text());
+    }
+    if (mine.empty()) continue;
+    text += fmt::format("evaluation order on rank {}\n{}", rank, mine);
+    // verify() has shown that an all_reduce is the same everywhere.
+    if (plan.kind == CollectiveKind::kAllReduce) break;
+  }
+  return text;
+}
+
+Text show(const PlanRequest& request) {
+  Result<Plan> plan = Status(Cause::kInternal, "no plan");
+  if (!request.file.empty()) {
+    plan = read_plan(request.file);
+  } else {
+    const auto kind = kind_of(request);
+    if (!kind.ok()) return kind.status();
+    plan = make_direct_plan(*kind, request.algorithm, request.ranks, request.root);
+  }
+  if (!plan.ok()) return plan.status();
+  if (request.json) return to_json(*plan);
+  const Status verdict = verify(*plan);
+  if (!verdict.ok()) return render_text(*plan) + "not valid: " + verdict.text() + "\n";
+  return render_text(*plan) + evaluation_orders(*plan) + "verified\n";
+}
+
+Text check(const PlanRequest& request) {
+  auto plan = read_plan(request.file);
+  if (!plan.ok()) return plan.status();
+  if (Status verdict = verify(*plan); !verdict.ok()) return verdict.annotated(request.file);
+  std::size_t steps = 0;
+  for (const auto& of_rank : plan->steps) steps += of_rank.size();
+  return fmt::format("{}: OK, {} {} on {} rank{}, {} steps\n", request.file, name(plan->kind),
+                     plan->algorithm, plan->ranks, plan->ranks == 1 ? "" : "s", steps);
+}
+
+struct Question {
+  Topology topology;
+  PlanningRequest planning;
+};
+
+Result<Question> question(const PlanRequest& request) {
+  const auto kind = kind_of(request);
+  if (!kind.ok()) return kind.status();
+  auto topology = load_topology(request.input);
+  if (!topology.ok()) return topology.status();
+  if (topology->of_kind(NodeKind::kGpu).size() < 2) {
+    return Status(Cause::kUnsupported,
+                  fmt::format("{} has {} GPUs: plans are made for two or more; groups of CPU ranks use direct "
+                              "plans (topocoll plan show)",
+                              topology->host.empty() ? "the topology" : topology->host,
+                              topology->of_kind(NodeKind::kGpu).size()));
+  }
+  return Question{std::move(*topology), {*kind, request.root, request.channels}};
+}
+
+Text make(const PlanRequest& request, bool in_words) {
+  const auto asked = question(request);
+  if (!asked.ok()) return asked.status();
+  const auto report = plan_collective(asked->topology, asked->planning);
+  if (!report.ok()) return report.status();
+  if (!request.output.empty()) {
+    if (Status s = write_file(request.output, to_json(report->plan)); !s.ok()) return s;
+  }
+  if (request.json) return to_json(*report);
+  if (in_words) return explain(*report);
+  return fmt::format("{} on {} ranks: {} {:.4g} GB/s, bound {:.4g} ({}), {:.1f} %{}\n", name(report->kind),
+                     report->ranks.size(), report->algorithm, report->plan_gbps, report->bound_gbps,
+                     report->bound, 100 * report->plan_gbps / report->bound_gbps,
+                     report->bottleneck.empty() ? "" : "; limited by " + report->bottleneck);
+}
+
+/// "64k" is 65536.
+Result<std::uint64_t> parse_size(const std::string& text) {
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const std::string unit(end, text.data() + text.size());
+  constexpr std::string_view kUnits = "kmgt";
+  const char letter = unit.size() == 1 ? static_cast<char>(unit[0] | 0x20) : ' ';
+  const std::size_t power = kUnits.find(letter);
+  const int shift = unit.empty() ? 0 : power == std::string_view::npos ? -1 : 10 * (static_cast<int>(power) + 1);
+  if (error != std::errc{} || shift < 0 || value == 0 || value > (std::uint64_t{1} << 50 >> shift)) {
+    return Status(Cause::kInvalidArgument,
+                  fmt::format("'{}' is no size: a number of bytes up to 1024T, with k, M, G or T", text));
+  }
+  return value << shift;
+}
+
+std::string size_text(std::uint64_t bytes) {
+  constexpr std::string_view kUnits = " KMGT";
+  std::size_t unit = 0;
+  while (unit + 1 < kUnits.size() && bytes >= 1024 && bytes % 1024 == 0) {
+    bytes /= 1024;
+    ++unit;
+  }
+  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{} {}iB", bytes, kUnits[unit]);
+}
+
+nlohmann::ordered_json prediction_json(const PlanPrediction& p) {
+  return {{"bytes", p.bytes},
+          {"windows", p.windows},
+          {"time_us", p.time_us},
+          {"algbw_gbps", p.algbw_gbps},
+          {"spread_us", p.spread_us},
+          {"bottleneck", p.bottleneck},
+          {"bottleneck_share", p.bottleneck_share}};
+}
+
+Text simulate(const PlanRequest& request) {
+  std::vector<std::uint64_t> sizes;
+  for (const std::string& text : request.sizes) {
+    const auto size = parse_size(text);
+    if (!size.ok()) return size.status();
+    sizes.push_back(*size);
+  }
+  if (sizes.empty()) {
+    for (int k = 10; k <= 30; k += 2) sizes.push_back(std::uint64_t{1} << k);
+  }
+  const auto asked = question(request);
+  if (!asked.ok()) return asked.status();
+  Plan plan;
+  if (request.file.empty()) {
+    auto report = plan_collective(asked->topology, asked->planning);
+    if (!report.ok()) return report.status();
+    plan = std::move(report->plan);
+  } else {
+    auto read = read_plan(request.file);
+    if (!read.ok()) return read.status();
+    plan = std::move(*read);
+  }
+  const auto predictions = simulate_plan(asked->topology, plan, sizes);
+  if (!predictions.ok()) return predictions.status();
+  if (request.json) {
+    auto array = nlohmann::ordered_json::array();
+    for (const PlanPrediction& p : *predictions) array.push_back(prediction_json(p));
+    return array.dump(1) + "\n";
+  }
+  std::string text = fmt::format("{} by {}, {} ranks; costs per message are declared, not measured\n"
+                                 "{:>10} {:>8} {:>12} {:>10} {:>10}  busiest link\n",
+                                 name(plan.kind), plan.algorithm, plan.ranks, "bytes", "windows", "time us",
+                                 "algbw GB/s", "spread us");
+  for (const PlanPrediction& p : *predictions) {
+    text += fmt::format("{:>10} {:>8} {:>12.2f} {:>10.2f} {:>10.2f}  {} ({:.0f} %)\n", size_text(p.bytes), p.windows,
+                        p.time_us, p.algbw_gbps, p.spread_us, p.bottleneck, 100 * p.bottleneck_share);
+  }
+  return text;
+}
+
+Text compare(const PlanRequest& request) {
+  const auto asked = question(request);
+  if (!asked.ok()) return asked.status();
+  const auto choices = choose_plans(asked->topology, asked->planning);
+  if (!choices.ok()) return choices.status();
+  if (request.json) {
+    auto array = nlohmann::ordered_json::array();
+    for (const PlanChoice& c : *choices) {
+      array.push_back({{"min_bytes", c.min_bytes},
+                       {"max_bytes", c.max_bytes},
+                       {"algorithm", c.plan.algorithm},
+                       {"predicted", prediction_json(c.at_most)}});
+    }
+    return array.dump(1) + "\n";
+  }
+  std::string text = fmt::format("{}: the fastest plan by message size, as simulated\n{:>12}  {:<12} {:>12} {:>10}\n",
+                                 request.collective, "from", "plan", "at", "time us");
+  for (const PlanChoice& c : *choices) {
+    text += fmt::format("{:>12}  {:<12} {:>12} {:>10.2f}\n", size_text(c.min_bytes), c.plan.algorithm,
+                        size_text(c.at_most.bytes), c.at_most.time_us);
+  }
+  return text;
+}
+
+void add_planning_options(CLI::App* command, PlanRequest& request) {
+  command->add_option("FILE", request.input.file,
+                      "a machine in any format that topo import reads; - for standard input; none: this machine");
+  command->add_option("--collective", request.collective, "all_reduce, all_gather, ... (all_reduce)");
+  command->add_option("--root", request.root, "root rank, for collectives that have one (0)");
+  command->add_option("--channels", request.channels, "rings at most (16)")->check(CLI::Range(1, 64));
+  command->add_flag("--json", request.json, "print JSON");
+}
+
+}  // namespace
+
+void add_plan(CLI::App& app, PlanRequest& request, std::function<Result<std::string>()>& action) {
+  CLI::App* plan = app.add_subcommand("plan", "who sends what to whom: make, explain, prove, simulate");
+  plan->require_subcommand(1);
+  plan->footer("Examples:\n"
+               "  topocoll plan make node.json --collective all_gather\n"
+               "  topocoll plan explain topo.xml\n"
+               "  topocoll plan make node.json --output plan.json && topocoll plan check plan.json\n"
+               "  topocoll plan simulate node.json --plan plan.json --sizes 64k,16M,1G\n"
+               "  topocoll plan compare node.json --collective broadcast --root 3");
+
+  CLI::App* made = plan->add_subcommand("make", "the best plan for a machine, and the bound no plan exceeds");
+  add_planning_options(made, request);
+  made->add_option("--output", request.output, "write the plan itself to this file");
+  made->callback([&] { action = [&] { return make(request, false); }; });
+
+  CLI::App* explained = plan->add_subcommand("explain", "the same in words: why this plan, and what would help");
+  add_planning_options(explained, request);
+  explained->callback([&] { action = [&] { return make(request, true); }; });
+
+  CLI::App* simulated = plan->add_subcommand("simulate", "predicted times of a plan on a machine");
+  add_planning_options(simulated, request);
+  simulated->add_option("--plan", request.file, "a plan in JSON (the one that make gives)");
+  simulated->add_option("--sizes", request.sizes, "message sizes, e.g. 64k,16M,1G")->delimiter(',');
+  simulated->callback([&] { action = [&] { return simulate(request); }; });
+
+  CLI::App* compared = plan->add_subcommand("compare", "which plan is predicted to win at which size");
+  add_planning_options(compared, request);
+  compared->callback([&] { action = [&] { return compare(request); }; });
+
+  CLI::App* shown = plan->add_subcommand("show", "print a plan file, or the direct plan that is described");
+  auto* file = shown->add_option("FILE", request.file, "a plan in JSON; - for standard input");
+  shown->add_option("--collective", request.collective, "all_reduce, broadcast, ... (all_reduce)")->excludes(file);
+  shown->add_option("--algorithm", request.algorithm, "one_shot or two_shot (two_shot)")->excludes(file);
+  shown->add_option("--ranks", request.ranks, "number of ranks (2)")->check(CLI::Range(1, 4096))->excludes(file);
+  shown->add_option("--root", request.root, "root rank, for collectives that have one (0)")->excludes(file);
+  shown->add_flag("--json", request.json, "print JSON");
+  shown->callback([&] { action = [&] { return show(request); }; });
+
+  CLI::App* checked = plan->add_subcommand("check", "prove that a plan file is right, or say where it is not");
+  checked->add_option("FILE", request.file, "a plan in JSON; - for standard input")->required();
+  checked->callback([&] { action = [&] { return check(request); }; });
+}
+
+}  // namespace topocoll::tools

@@ -1,0 +1,32 @@
+// The subcommands of "topocoll plan".
+//
+// Thread rule: one thread. Failure rule: a Status whose text is one line for the user.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "topo_input.h"
+#include "topocoll/status.h"
+
+namespace topocoll::tools {
+
+struct PlanRequest {
+  TopoInput input;                 ///< of make, explain, simulate and compare
+  std::string file;                ///< show, check, simulate: a plan
+  std::string collective = "all_reduce";
+  std::string algorithm = "two_shot";
+  int ranks = 2;
+  int root = 0;
+  int channels = 16;
+  std::vector<std::string> sizes;  ///< of simulate
+  std::string output;              ///< make: where the plan itself goes
+  bool json = false;
+};
+
+/// Adds the subcommands. `request` and `action` must outlive the parsing and the action.
+void add_plan(CLI::App& app, PlanRequest& request, std::function<Result<std::string>()>& action);
+
+}  // namespace topocoll::tools

@@ -1,0 +1,59 @@
+#include "topo_input.h"
+
+#include <sys/stat.h>
+
+#include <filesystem>
+
+#include "archive.h"
+#include "files.h"
+#include "topocoll/topology_formats.h"
+
+namespace topocoll::tools {
+namespace {
+
+/// hwloc-gather-topology packs a directory, record packs the tree itself below one too.
+Result<std::string> recorded_root(const std::string& directory) {
+  std::error_code error;
+  if (std::filesystem::is_directory(directory + "/sys", error)) return directory;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
+    if (std::filesystem::is_directory(entry.path() / "sys", error)) return entry.path().string();
+  }
+  return Status(Cause::kInvalidArgument,
+                directory + ": no recorded machine, there is no sys in it");
+}
+
+Result<Topology> load_recorded(const std::string& path) {
+  struct stat facts {};
+  if (::stat(path.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode)) {
+    const auto root = recorded_root(path);
+    if (!root.ok()) return root.status();
+    return discover_topology_at(*root);
+  }
+  auto directory = TemporaryDirectory::create();
+  if (!directory.ok()) return directory.status();
+  if (Status s = unpack(path, directory->path()); !s.ok()) return s;
+  const auto root = recorded_root(directory->path());
+  if (!root.ok()) return Status(Cause::kInvalidArgument, path + ": no recorded machine in it");
+  return discover_topology_at(*root);
+}
+
+}  // namespace
+
+Result<Topology> load_topology(const TopoInput& input) {
+  const int given = !input.file.empty() + !input.from.empty() + !input.synthetic.empty();
+  if (given > 1) {
+    return Status(Cause::kInvalidArgument, "give one of a file, --from and --synthetic");
+  }
+  if (!input.synthetic.empty()) return synthetic_topology(input.synthetic);
+  if (!input.from.empty()) return load_recorded(input.from);
+  if (input.file.empty()) return discover_topology();
+  struct stat facts {};
+  const bool directory =
+      ::stat(input.file.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode) && input.file != "-";
+  if (directory || is_archive(input.file)) return load_recorded(input.file);
+  const auto text = read_file(input.file);
+  if (!text.ok()) return text.status();
+  return import_topology(*text, input.file == "-" ? "standard input" : input.file);
+}
+
+}  // namespace topocoll::tools

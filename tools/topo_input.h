@@ -1,0 +1,22 @@
+// The machine that a subcommand is about.
+//
+// Thread rule: one thread. Failure rule: a Status whose text is one line for the user.
+#pragma once
+
+#include <string>
+
+#include "topocoll/status.h"
+#include "topocoll/topology.h"
+
+namespace topocoll::tools {
+
+/// Where a topology comes from: one of them at most, else this machine.
+struct TopoInput {
+  std::string file;       ///< any format that import_topology() knows; "-": standard input
+  std::string from;       ///< a recorded machine, a directory or an archive
+  std::string synthetic;  ///< a hwloc description
+};
+
+Result<Topology> load_topology(const TopoInput& input);
+
+}  // namespace topocoll::tools
