@@ -30,11 +30,14 @@ constexpr const char* kExamples =
     "Exit status: 0; 1 if what was asked for cannot be had or is not valid; 2 for a bad command "
     "line.";
 
+/// Writes to stderr; fmt::print() would throw where that is closed or full.
+void say_error(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stderr); }
+
 /// Prints everything or says why not. A reader that has gone away is no error.
 int print(const std::string& text) {
   const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
   if ((written && std::fflush(stdout) == 0) || errno == EPIPE) return 0;
-  fmt::print(stderr, "topocoll: standard output: {}\n", std::strerror(errno));
+  say_error(fmt::format("topocoll: standard output: {}\n", std::strerror(errno)));
   return kFailed;
 }
 
@@ -115,12 +118,12 @@ int main(int argc, char** argv) {
   } catch (const CLI::CallForVersion& v) {
     return print(v.what());
   } catch (const CLI::ParseError& e) {
-    fmt::print(stderr, "topocoll: {}; see topocoll --help\n", one_line(e.what()));
+    say_error(fmt::format("topocoll: {}; see topocoll --help\n", one_line(e.what())));
     return kBadUsage;
   }
   const Result<std::string> result = action();
   if (!result.ok()) {
-    fmt::print(stderr, "topocoll: {}\n", one_line(result.status().text()));
+    say_error(fmt::format("topocoll: {}\n", one_line(result.status().text())));
     return kFailed;
   }
   return print(result.value());

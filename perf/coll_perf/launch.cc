@@ -17,6 +17,8 @@
 #include <utility>
 #include <vector>
 
+#include "coll_perf/output.h"
+
 namespace topocoll::perf {
 namespace {
 
@@ -45,7 +47,7 @@ class Launcher {
   void watch();
   void reap();
   void judge(int rank, int status);
-  void say(const std::string& text) const { fmt::print(stderr, "{}: {}\n", program_, text); }
+  void say(const std::string& text) const { say_error(fmt::format("{}: {}\n", program_, text)); }
   void fail(int exit_status) {
     if (result_ == 0) result_ = exit_status;
     if (deadline_ == Clock::time_point::max()) deadline_ = Clock::now() + kGrace;

@@ -5,10 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <optional>
 #include <sstream>
@@ -18,6 +21,7 @@
 #include "coll_perf/bench.h"
 #include "coll_perf/json_report.h"
 #include "coll_perf/launch.h"
+#include "coll_perf/output.h"
 #include "coll_perf/table.h"
 #include "topocoll/communicator.h"
 #include "topocoll/options.h"
@@ -101,6 +105,9 @@ std::vector<RowKey> rows_of(const Arguments& a, Collective test, int ranks) {
   return rows;
 }
 
+/// What became of what rank 0 printed.
+enum class Output : std::uint8_t { kWritten, kUnread, kFailed };
+
 class Run {
  public:
   Run(const Arguments& arguments, const Member& member) : a_(arguments), me_(member) {}
@@ -127,7 +134,8 @@ class Run {
   std::vector<RankInfo> ranks_;
   std::vector<Row> rows_;  // of the whole run
   bool ok_ = true;
-  bool broken_pipe_ = false;
+  Output output_ = Output::kWritten;
+  int output_error_ = 0;  // rank 0's errno
   bool progress_shown_ = false;
 };
 
@@ -135,12 +143,14 @@ void Run::say(const std::string& text) {
   if (me_.rank != 0) return;
   clear_progress();
   std::fwrite(text.data(), 1, text.size(), stdout);
-  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) broken_pipe_ = true;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
+  if (output_ == Output::kWritten) output_error_ = errno;
+  output_ = output_error_ == EPIPE ? Output::kUnread : Output::kFailed;
 }
 
 void Run::progress(std::size_t done, std::size_t all, const RowKey& key) {
   if (me_.rank != 0 || ::isatty(STDERR_FILENO) == 0) return;
-  fmt::print(stderr, "\r\033[K[{} of {}] {} {} B", done + 1, all, name(key.test), key.bytes);
+  say_error(fmt::format("\r\033[K[{} of {}] {} {} B", done + 1, all, name(key.test), key.bytes));
   std::fflush(stderr);
   progress_shown_ = true;
 }
@@ -153,10 +163,8 @@ void Run::clear_progress() {
 }
 
 Result<bool> Run::output_is_read() {
-  std::uint8_t broken = broken_pipe_ ? 1 : 0;
-  if (Status s = comm_->broadcast(&broken, &broken, 1, DataType::kU8, 0); !s.ok()) return s;
-  broken_pipe_ = broken != 0;
-  return !broken_pipe_;
+  if (Status s = comm_->broadcast(&output_, &output_, 1, DataType::kU8, 0); !s.ok()) return s;
+  return output_ == Output::kWritten;
 }
 
 Status Run::start() {
@@ -195,7 +203,7 @@ Status Run::all_cycles() {
   for (int cycle = 0; a_.cycles == 0 || cycle < a_.cycles; ++cycle) {
     for (const Collective test : a_.tests) {
       Status s = one_test(test);
-      if (!s.ok() || broken_pipe_) return s;
+      if (!s.ok() || output_ != Output::kWritten) return s;
     }
   }
   return {};
@@ -264,25 +272,33 @@ int Run::finish(const Status& outcome) {
   std::vector<std::string> errors;
   if (!outcome.ok()) {
     errors.push_back(outcome.to_string());
-    fmt::print(stderr, "{}: rank {}: {}\n", me_.program, me_.rank, errors.back());
+    say_error(fmt::format("{}: rank {}: {}\n", me_.program, me_.rank, errors.back()));
   }
   if (json_) {
     const Status s =
         json_->finish(a_, ranks_, rows_, summarize(rows_, required_bandwidth()), errors);
     if (!s.ok()) {
-      fmt::print(stderr, "{}: {}\n", me_.program, s.text());
+      say_error(fmt::format("{}: {}\n", me_.program, s.text()));
       ok_ = false;
     }
   }
   bench_.reset();
+  // What ended this rank alone would look like a mere departure to the others.
+  if (comm_ != nullptr && !outcome.ok()) comm_->abort(outcome.text());
   if (comm_ != nullptr && outcome.ok()) {
     if (const Status s = comm_->shutdown(); !s.ok()) {
-      fmt::print(stderr, "{}: rank {}: {}\n", me_.program, me_.rank, s.to_string());
+      say_error(fmt::format("{}: rank {}: {}\n", me_.program, me_.rank, s.to_string()));
       ok_ = false;
     }
   }
   comm_.reset();
-  if (broken_pipe_) return kBrokenPipe;
+  if (output_ == Output::kUnread) return kBrokenPipe;
+  if (output_ == Output::kFailed) {
+    if (me_.rank == 0) {
+      say_error(fmt::format("{}: standard output: {}\n", me_.program, std::strerror(output_error_)));
+    }
+    return 1;
+  }
   return outcome.ok() && ok_ ? 0 : 1;
 }
 

@@ -114,6 +114,29 @@ TEST(CollPerf, BadCommandLinesAreOneLineAndStatusTwo) {
   }
 }
 
+TEST(CollPerf, AnOutputThatCannotBeWrittenIsAnError) {
+  const std::string few = kProgram + " all_reduce --ranks 2 -b 8 -e 8 -n 1 -w 0";
+  for (const auto& [where, why] : {std::pair(">/dev/full", "No space left"), std::pair(">&-", "Bad file")}) {
+    for (const std::string& command : {few, kProgram + " --help"}) {
+      const Finished f = run({"/bin/sh", "-c", command + " " + where});
+      EXPECT_EQ(f.status, 1) << command << where;
+      EXPECT_NE(f.err.find("standard output: " + std::string(why)), std::string::npos) << f.err;
+      EXPECT_EQ(count(f.err, "\n"), 1) << f.err;
+    }
+  }
+}
+
+TEST(CollPerf, ErrorsThatCannotBeWrittenKillNobody) {
+  for (const char* where : {"2>/dev/full", "2>&-"}) {
+    EXPECT_EQ(run({"/bin/sh", "-c", kProgram + " --nonsense " + where}).status, 2) << where;
+    const std::string ranks = "TOPOCOLL_COMIT=strict " + kProgram + " all_reduce --ranks 2 -b 8 -e 8 ";
+    EXPECT_EQ(run({"/bin/sh", "-c", ranks + where}).status, 1) << where;
+  }
+  const Finished f = run({"/bin/sh", "-c", kProgram + " all_reduce --ranks 2 -b 8 -e 8 -n 1 -w 0 <&- 2>&-"});
+  EXPECT_EQ(f.status, 0);
+  EXPECT_EQ(count(f.out, kRowPattern), 1) << f.out;
+}
+
 TEST(CollPerf, AnUnknownOptionVariableIsAnError) {
   const Finished f =
       run({kProgram, "all_reduce", "-b", "8", "-e", "8"}, {{"TOPOCOLL_COMIT", "strict"}});

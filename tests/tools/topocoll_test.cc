@@ -153,6 +153,13 @@ TEST(TopocollCommand, HelpHasExamples) {
   EXPECT_NE(sub.out.find("--algorithm"), std::string::npos) << sub.out;
 }
 
+TEST(TopocollCommand, ErrorsThatCannotBeWrittenKillNobody) {
+  for (const char* where : {"2>/dev/full", "2>&-"}) {
+    const std::string command = std::string(TOPOCOLL_COMMAND) + " nonsense " + where;
+    EXPECT_EQ(run({"/bin/sh", "-c", command}).status, 2) << where;
+  }
+}
+
 TEST(TopocollCommand, ABrokenPipeIsQuietAndAFullDiskIsNot) {
   Child child({TOPOCOLL_COMMAND, "options"});
   child.close_output();
