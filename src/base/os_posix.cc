@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/random.h>
@@ -17,6 +18,7 @@
 #include <cerrno>
 #include <climits>
 #include <cstring>
+#include <ctime>
 #include <system_error>
 #include <thread>
 
@@ -33,7 +35,38 @@ std::string error_text(int error) { return std::generic_category().message(error
 
 bool is_exhaustion(int error) {
   return error == ENOMEM || error == ENOSPC || error == EMFILE || error == ENFILE ||
-         error == EDQUOT || error == EAGAIN;
+         error == EDQUOT || error == EAGAIN || error == EFBIG;
+}
+
+/// Growing a file beyond RLIMIT_FSIZE (`ulimit -f`) sends SIGXFSZ to the calling thread, which ends the
+/// process by default; while one of these lives the call returns EFBIG instead.
+class NoFileSizeSignal {
+ public:
+  NoFileSizeSignal() {
+    ::sigemptyset(&set_);
+    ::sigaddset(&set_, SIGXFSZ);
+    ::pthread_sigmask(SIG_BLOCK, &set_, &before_);
+  }
+  NoFileSizeSignal(const NoFileSizeSignal&) = delete;
+  NoFileSizeSignal& operator=(const NoFileSizeSignal&) = delete;
+  ~NoFileSizeSignal() {
+    const int saved_errno = errno;
+    if (::sigismember(&before_, SIGXFSZ) == 0) {
+      const timespec now{};
+      ::sigtimedwait(&set_, nullptr, &now);
+    }
+    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+    errno = saved_errno;
+  }
+
+ private:
+  sigset_t set_{};
+  sigset_t before_{};
+};
+
+int resize(int fd, std::size_t bytes) {
+  const NoFileSizeSignal guard;
+  return ::ftruncate(fd, static_cast<off_t>(bytes));
 }
 
 Status failure(int error, const std::string& what) {
@@ -132,8 +165,9 @@ class PosixOs final : public Os {
   Result<Fd> create_memfd(const std::string& name, std::size_t bytes) override {
     Fd fd(::memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (!fd.valid()) return failure(errno, fmt::format("memfd_create({})", name));
-    if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
-      return failure(errno, fmt::format("ftruncate of {} to {}", name, human_bytes(bytes)));
+    if (resize(fd.get(), bytes) != 0) {
+      return failure(errno, fmt::format("shared memory {} of {} (ulimit -f may be too low)", name,
+                                        human_bytes(bytes)));
     }
     // Sealed against shrinking, no holder of the descriptor can make a peer's access fault.
     if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
@@ -151,8 +185,9 @@ class PosixOs final : public Os {
       return failure(errno, fmt::format("creating shared memory in {} (TOPOCOLL_SHM_DIR)", directory));
     }
     ::unlink(path.c_str());
-    if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
-      return failure(errno, fmt::format("ftruncate in {} to {}", directory, human_bytes(bytes)));
+    if (resize(fd.get(), bytes) != 0) {
+      return failure(errno, fmt::format("shared memory of {} in {} (ulimit -f may be too low)",
+                                        human_bytes(bytes), directory));
     }
     return fd;
   }
@@ -296,6 +331,9 @@ class PosixOs final : public Os {
       const ssize_t n = ::recvmsg(socket.get(), &message, MSG_CMSG_CLOEXEC);
       if (n > 0) {
         have += static_cast<std::size_t>(n);
+        if ((message.msg_flags & MSG_CTRUNC) != 0) {
+          return failure(EMFILE, "receiving a descriptor on a unix socket");
+        }
         for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
           if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS &&
               c->cmsg_len == CMSG_LEN(sizeof(int))) {

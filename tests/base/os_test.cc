@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
@@ -148,6 +149,27 @@ TEST(Os, DescriptorsRunningOutIsAResourceError) {
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
   EXPECT_EQ(s.cause(), Cause::kResource);
   EXPECT_NE(s.text().find("Too many open files"), std::string::npos) << s.text();
+}
+
+TEST(Os, AFileSizeLimitIsAnErrorAndNoSignal) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const rlimit limit{4096, 4096};
+    if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) ::_exit(2);
+    const auto memory = Os::real().create_memfd("test", 1 << 20);
+    const auto file = Os::real().create_unlinked_file("/tmp", 1 << 20);
+    if (memory.ok() || file.ok()) ::_exit(3);
+    if (memory.status().cause() != Cause::kResource || file.status().cause() != Cause::kResource) ::_exit(4);
+    sigset_t pending;
+    sigset_t blocked;
+    if (::sigpending(&pending) != 0 || ::sigismember(&pending, SIGXFSZ) != 0) ::_exit(5);
+    if (::pthread_sigmask(SIG_BLOCK, nullptr, &blocked) != 0 || ::sigismember(&blocked, SIGXFSZ) != 0) ::_exit(6);
+    ::_exit(memory.status().text().find("ulimit -f") == std::string::npos ? 7 : 0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST(Os, BytesAndADescriptorTravelTogether) {
