@@ -149,7 +149,8 @@ void P2pEngine::begin_message(int peer) {
     std::shared_ptr<P2pRequest> request = *receive;
     receives_.erase(receive);
     if (Status s = accept(*request, from.header, peer); !s.ok()) {
-      finish(request, std::move(s));  // the bytes themselves are dropped as they come
+      from.refused = std::move(request);
+      from.refusal = std::move(s);
       return;
     }
     from.target = std::move(request);
@@ -172,7 +173,9 @@ void P2pEngine::end_message(int peer) {
   from.in_message = false;
   from.header_have = 0;
   ++from.number;
-  if (from.target != nullptr) {
+  if (from.refused != nullptr) {
+    finish(std::exchange(from.refused, nullptr), from.refusal);
+  } else if (from.target != nullptr) {
     const std::shared_ptr<P2pRequest> request = std::move(from.target);
     from.target = nullptr;
     request->source = peer;
@@ -209,9 +212,14 @@ bool P2pEngine::match_kept(const std::shared_ptr<P2pRequest>& request) {
     });
     if (kept == from.kept.end()) continue;
     if (Status s = accept(*request, kept->header, peer); !s.ok()) {
-      if (from.stray == &*kept) from.stray = nullptr;
+      if (from.stray == &*kept) {
+        from.stray = nullptr;
+        from.refused = request;
+        from.refusal = std::move(s);
+      } else {
+        finish(request, std::move(s));
+      }
       from.kept.erase(kept);
-      finish(request, std::move(s));
     } else if (kept->have == kept->header.bytes) {
       deliver_kept(from, peer, kept, request);
     } else {
@@ -270,6 +278,7 @@ void P2pEngine::fail_all(const Status& status) {
   for (const auto& request : std::exchange(receives_, {})) finish(request, status);
   for (Incoming& from : incoming_) {
     if (from.target != nullptr) finish(std::exchange(from.target, nullptr), status);
+    if (from.refused != nullptr) finish(std::exchange(from.refused, nullptr), from.refusal);
     for (Unexpected& kept : from.kept) {
       if (kept.claimed != nullptr) finish(std::exchange(kept.claimed, nullptr), status);
     }
@@ -312,7 +321,10 @@ int P2pEngine::expire() {
                                         fmt::format("rank {} did not take a message from rank {} in time",
                                                     i, rank_)));
     }
-    const Incoming& from = incoming_[i];
+    Incoming& from = incoming_[i];
+    if (from.refused != nullptr && now >= from.refused->deadline) {
+      finish(std::exchange(from.refused, nullptr), from.refusal);
+    }
     const P2pRequest* const reads = from.target != nullptr  ? from.target.get()
                                     : from.stray != nullptr ? from.stray->claimed.get()
                                                             : nullptr;
@@ -359,6 +371,7 @@ void P2pEngine::check_departed() {
     if ((out.queue.empty() && !from.in_message) || !left(peer)) continue;
     for (const auto& request : std::exchange(out.queue, {})) finish(request, error(peer));
     if (from.target != nullptr) finish(std::exchange(from.target, nullptr), error(peer));
+    if (from.refused != nullptr) finish(std::exchange(from.refused, nullptr), from.refusal);
     for (Unexpected& kept : from.kept) {
       if (kept.claimed != nullptr) finish(std::exchange(kept.claimed, nullptr), error(peer));
     }

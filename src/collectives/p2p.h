@@ -94,6 +94,10 @@ class P2pEngine {
     bool in_message = false;
     std::shared_ptr<P2pRequest> target;  ///< null: into `stray`, or dropped
     Unexpected* stray = nullptr;
+    /// A receive that cannot take the message. It ends once the bytes have been dropped: its thread may
+    /// be the only one that moves them, and the sender waits for that.
+    std::shared_ptr<P2pRequest> refused;
+    Status refusal;
     std::size_t have = 0;
     std::uint64_t number = 0;
     std::list<Unexpected> kept;  ///< in order of arrival

@@ -206,6 +206,45 @@ TEST(P2p, AMessageLongerThanItsReceiveIsAnErrorOfTheReceiveAlone) {
   }
 }
 
+TEST(P2p, ARefusedReceiveEndsNoSoonerThanItsSender) {
+  // After it nobody may move the receiver's bytes any more.
+  for (const bool early : {true, false}) {
+    Ranks ranks(2);
+    std::string small(3, '.'), other(1, '.');
+    Request r;
+    if (early) {
+      r = ranks.recv(1, 0, 1, small);
+    } else {
+      ranks.recv(1, 0, 99, other);
+    }
+    const Request sent = ranks.send(0, 1, 1, std::string(4 * ranks.group[0].layout().channel_capacity, 'x'));
+    if (!early) {
+      ranks[1].progress();
+      r = ranks.recv(1, 0, 1, small);
+    }
+    for (int i = 0; i < 1000 && !r->done.load(); ++i) {
+      ranks[0].progress();
+      ranks[1].progress();
+    }
+    ASSERT_TRUE(r->done.load());
+    EXPECT_EQ(r->status.cause(), Cause::kMismatch);
+    EXPECT_TRUE(sent->done.load() && sent->status.ok());
+  }
+}
+
+TEST(P2p, ARefusedReceiveEndsAtItsDeadlineWithItsOwnError) {
+  Ranks ranks(2);
+  std::string small(3, '.');
+  const Request r = ranks.recv(1, 0, 1, small);
+  ranks.send(0, 1, 1, std::string(4 * ranks.group[0].layout().channel_capacity, 'x'));
+  ranks[1].progress();
+  EXPECT_FALSE(r->done.load());
+  ranks.os.advance(11s);
+  EXPECT_EQ(ranks[1].expire(), -1);
+  ASSERT_TRUE(r->done.load());
+  EXPECT_EQ(r->status.cause(), Cause::kMismatch);
+}
+
 TEST(P2p, TypesMustAgree) {
   for (const int from : {0, 1}) {
     Ranks ranks(2);
