@@ -187,11 +187,17 @@ const void* Call::input(const at::Tensor& tensor, bool stage) {
   return staged(tensor, true).const_data_ptr();
 }
 
+void Call::require_writable(const at::Tensor& tensor) const {
+  require(at::has_internal_overlap(tensor) != at::MemOverlap::Yes, name.plain(),
+          "several elements of an output share one memory location, as after expand(); clone() it");
+}
+
 void* Call::output(const at::Tensor& tensor, bool stage) {
   kept_.push_back(tensor);
   if (!stage && is_plain(tensor)) {
     return tensor.mutable_data_ptr();
   }
+  require_writable(tensor);
   const at::Tensor scratch = staged(tensor, false);
   copies_.emplace_back(tensor, scratch);
   return scratch.mutable_data_ptr();
@@ -202,6 +208,7 @@ void* Call::in_out(const at::Tensor& tensor) {
   if (is_plain(tensor)) {
     return tensor.mutable_data_ptr();
   }
+  require_writable(tensor);
   const at::Tensor scratch = staged(tensor, true);
   copies_.emplace_back(tensor, scratch);
   return scratch.mutable_data_ptr();

@@ -75,6 +75,8 @@ class Call {
   [[nodiscard]] std::vector<at::Tensor> tensors() const { return {kept_.begin(), kept_.end()}; }
 
  private:
+  /// Raises invalid_argument if a result cannot be copied into `tensor`.
+  void require_writable(const at::Tensor& tensor) const;
   at::Tensor staged(const at::Tensor& tensor, bool copy);
 
   c10::SmallVector<at::Tensor, 2> kept_;

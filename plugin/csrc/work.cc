@@ -65,6 +65,9 @@ void CollectiveWork::complete(const Status& status) {
     if (status.ok()) {
       try {
         call_.copy_back();
+      } catch (const c10::Error& e) {
+        status_ = Status(Cause::kInternal,
+                         std::string("a result could not be copied: ") + e.what_without_backtrace());
       } catch (const std::exception& e) {
         status_ = Status(Cause::kInternal, std::string("a result could not be copied: ") + e.what());
       }

@@ -406,6 +406,15 @@ def _local_errors(job: Job) -> None:
         backend().broadcast([one], options)
     with raises("invalid_argument", "one tensor"):
         backend().allreduce([one, one])
+    shared = torch.ones(1).expand(4)
+    with raises("invalid_argument", "share one memory location"):
+        dist.all_reduce(shared)
+    with raises("invalid_argument", "share one memory location"):
+        dist.broadcast(shared, 0)
+    with raises("invalid_argument", "share one memory location"):
+        dist.all_gather([shared for _ in range(n)], one)
+    with raises("invalid_argument", "share one memory location"):
+        dist.recv(shared, 1 - job.rank)
     with raises("unsupported", "CPU tensors"):
         backend().allreduce([torch.empty(2, device="meta")])
     dist.barrier()
