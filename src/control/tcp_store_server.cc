@@ -10,11 +10,13 @@
 #include <cstring>
 #include <deque>
 #include <map>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/fd.h"
+#include "base/log.h"
 #include "base/os.h"
 #include "control/parked_gets.h"
 #include "control/store_number.h"
@@ -142,6 +144,7 @@ class Server final : public StoreServer {
   Connections connections_;  // in the order of their arrival
   std::uint64_t next_connection_ = 1;
   ParkedGets parked_;
+  bool exhausted_ = false;  // has been out of descriptors, and said so
   TimePoint accept_again_{};  // set while the process is out of descriptors
   std::thread thread_;
 };
@@ -212,6 +215,10 @@ void Server::accept_some() {
       // Out of descriptors or memory the listener stays readable: look again later instead of
       // spinning.
       if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+        if (!std::exchange(exhausted_, true)) {
+          log().warn("the store at port {} cannot take more connections, which wait now: {} (ulimit -n?)",
+                     port_, std::generic_category().message(errno));
+        }
         accept_again_ = Clock::now() + std::chrono::milliseconds(50);
       }
       return;
