@@ -51,7 +51,7 @@ Result<Plan> read_plan(const std::string& path) {
   auto text = read_file(path);
   if (!text.ok()) return text.status();
   auto plan = plan_from_json(*text);
-  if (!plan.ok()) return plan.status().annotated(path + ": ");
+  if (!plan.ok()) return plan.status().annotated(path);
   return plan;
 }
 
@@ -137,7 +137,7 @@ Result<std::string> show_topology(const TopoRequest& request) {
     auto text = read_file(request.file);
     if (!text.ok()) return text.status();
     topology = topology_from_json(*text);
-    if (!topology.ok()) return topology.status().annotated(request.file + ": ");
+    if (!topology.ok()) return topology.status().annotated(request.file);
   } else {
     topology = discover_topology();
   }
@@ -157,7 +157,7 @@ Result<std::string> show_plan(const PlanRequest& request) {
 Result<std::string> check_plan(const std::string& file) {
   auto plan = read_plan(file);
   if (!plan.ok()) return plan.status();
-  if (Status verdict = verify(*plan); !verdict.ok()) return verdict.annotated(file + ": ");
+  if (Status verdict = verify(*plan); !verdict.ok()) return verdict.annotated(file);
   return fmt::format("{}: OK, {} {} on {} rank{}, {} steps\n", file, name(plan->kind),
                      plan->algorithm, plan->ranks, plan->ranks == 1 ? "" : "s", count_steps(*plan));
 }

@@ -39,7 +39,7 @@ class MemoryStore final : public Store {
       const std::lock_guard lock(mutex_);
       const auto found = values_.find(key);
       auto result = add_to_number(found == values_.end() ? nullptr : &found->second, delta);
-      if (!result.ok()) return result.status().annotated("key '" + key + "': ");
+      if (!result.ok()) return result.status().annotated("key '" + key + "'");
       sum = *result;
       values_[key] = std::to_string(sum);
     }

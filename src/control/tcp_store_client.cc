@@ -343,7 +343,7 @@ Result<std::shared_ptr<Store>> connect(const std::string& host, std::uint16_t po
           return std::shared_ptr<Store>(
               std::make_shared<Client>(std::move(attempt.socket), address.to_string()));
         }
-        if (attempt.final) return attempt.error.annotated(address.to_string() + ": ");
+        if (attempt.final) return attempt.error.annotated(address.to_string());
         tried +=
             (tried.empty() ? " " : ", ") + address.to_string() + " (" + attempt.error.text() + ")";
       }
