@@ -72,22 +72,21 @@ shm::Backing backing_of(ShmBacking option) {
 }  // namespace
 
 Result<std::unique_ptr<Communicator>> Communicator::create(const CommunicatorOptions& given) {
-  auto settings = Options::from_environment();
-  if (!settings.ok()) return settings.status();
   CommunicatorOptions o = given;
-  if (settings->timeout) o.timeout = *settings->timeout;
-  if (Status s = check(o); !s.ok()) return s;
-  const CommitMode mode = o.commit.value_or(settings->commit);
-
   BootstrapOptions meeting;
   meeting.rank = o.rank;
   meeting.size = o.size;
   meeting.store = o.store.get();
   meeting.name = o.name;
+  auto settings = Options::from_environment();
+  if (!settings.ok()) return decline(Os::real(), meeting, settings.status());
+  if (settings->timeout) o.timeout = *settings->timeout;
+  if (Status s = check(o); !s.ok()) return decline(Os::real(), meeting, std::move(s));
+  const CommitMode mode = o.commit.value_or(settings->commit);
   meeting.timeout = o.timeout;
   meeting.build_tag = o.build_tag;
   auto plans = read_given_plans(settings->plan.value_or(""), o.size, settings->reproducible);
-  if (!plans.ok()) return plans.status();
+  if (!plans.ok()) return decline(Os::real(), meeting, plans.status());
   meeting.settings = fmt::format("commit mode {}, plans {}", name(mode), plans->digest);
   meeting.host_id = settings->host_id.value_or("");
   meeting.backing = backing_of(settings->shm_backing);

@@ -66,7 +66,8 @@ Status Core::start(std::vector<Plan> plans) {
   if (Status s = monitor_.start(os_, mine, std::move(assembly_.links),
                                 [this](int rank) { on_link_end(rank); });
       !s.ok()) {
-    return s;
+    set_reason(s.text());
+    return fail_start({s.cause(), own_rank_, 0});
   }
   mine.state.store(shm::RankState::kJoined);
   shm::ring(os_, assembly_.segment);
@@ -82,10 +83,10 @@ Status Core::start(std::vector<Plan> plans) {
   };
   const shm::WaitResult w = context_.waiter.until(0, deadline, all_joined);
   if (!w.ready()) {
-    return Status::operation(w.wake == shm::Wake::kTimeout ? Cause::kTimeout : Cause::kPeerDied, missing,
-                             assembly_.epoch, 0, "",
-                             fmt::format("ranks {} gave up while the group was being made",
-                                         fmt::join(missing, ", ")));
+    // Where there is a fault already, that one counts.
+    const bool dead = w.wake == shm::Wake::kDead;
+    return fail_start({dead ? Cause::kPeerDied : Cause::kTimeout,
+                       dead || missing.empty() ? w.rank : missing.front(), 0});
   }
   const std::vector<CopyCandidate> copies = copy_candidates(settings_.shm_copy);
   TuningRequest request;
@@ -99,7 +100,7 @@ Status Core::start(std::vector<Plan> plans) {
   request.spin = settings_.spin;
   request.all_reduce = static_cast<std::uint8_t>(settings_.all_reduce_algorithm);
   auto tuning = tune(os_, assembly_.segment, own_rank_, request, deadline);
-  if (!tuning.ok()) return tuning.status();
+  if (!tuning.ok()) return fail_start({tuning.status().cause(), tuning.status().culprit(), 0});
   context_.tuning = *tuning;
   context_.waiter.set_policy({tuning->spin, tuning->yields});
   collectives_.use(std::move(plans));

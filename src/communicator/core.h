@@ -87,6 +87,8 @@ class Core : public std::enable_shared_from_this<Core> {
   // core_outcome.cc: how the epoch ends.
   Status settle(const ExecResult& result, std::uint64_t seq);
   const Status& conclude(const FaultEvent& fault);
+  /// Ends the group while it is being made, for all that are in it.
+  Status fail_start(const FaultEvent& fault);
   [[nodiscard]] Status make_final_status(const Verdict& verdict) const;
   [[nodiscard]] std::string explain(const Verdict& verdict) const;
   [[nodiscard]] std::string describe_entered(int rank, std::uint64_t seq) const;

@@ -61,6 +61,12 @@ const Status& Core::conclude(const FaultEvent& fault) {
   return final_status_;
 }
 
+Status Core::fail_start(const FaultEvent& fault) {
+  const Status& ended = conclude(fault);
+  return Status::operation(ended.cause(), ended.culprits(), assembly_.epoch, 0, "",
+                           "while the group was being made: " + ended.text());
+}
+
 Status Core::make_final_status(const Verdict& verdict) const {
   const std::uint64_t seq = verdict.first_aborted();
   std::string operation;
@@ -94,6 +100,8 @@ std::string Core::explain(const Verdict& verdict) const {
       return fmt::format("rank {} left the group before it took part", first);
     case Cause::kTimeout:
       if (who.empty()) return "the deadline passed";
+      // Where nobody has announced anything, rank 0 may have broken off the meeting, in its own words.
+      if (seq == 1 && !reason_of(0).empty()) return reason_of(0);
       return fmt::format("{} did not take part in time (last operation: number {})", rank_list(who),
                          context_.gate.progress(first).entered);
     case Cause::kMismatch: {
@@ -107,7 +115,11 @@ std::string Core::explain(const Verdict& verdict) const {
       return fmt::format("rank 0 called {}, rank {} called {}", ours, first, theirs);
     }
     case Cause::kAborted: return fmt::format("rank {} aborted: {}", first, reason_of(first));
-    case Cause::kResource: return fmt::format("rank {}: {}", first, reason_of(first));
+    case Cause::kResource:
+    case Cause::kSystem: {
+      const std::string reason = reason_of(first);
+      return reason.empty() ? reason_of(0) : fmt::format("rank {}: {}", first, reason);
+    }
     default: return "an internal error; please report it";
   }
 }

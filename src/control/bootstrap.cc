@@ -13,6 +13,7 @@
 #include <fmt/ranges.h>
 
 #include "topocoll/version.h"
+#include "transport/shm/gate.h"
 
 namespace topocoll {
 namespace {
@@ -90,6 +91,15 @@ class Bootstrap {
   Bootstrap(Os& os, const BootstrapOptions& options)
       : os_(os), o_(options), deadline_(os.now() + options.timeout) {}
 
+  Status decline(Status status) {
+    if (o_.size <= 1 || o_.rank < 0 || o_.rank >= o_.size || o_.store == nullptr || !enter().ok()) {
+      return status;
+    }
+    static_cast<void>(give_up(Status::operation(status.cause(), {o_.rank}, epoch_, 0, "",
+                                                fmt::format("rank {}: {}", o_.rank, status.text()))));
+    return status;
+  }
+
   Result<Assembly> run() {
     host_id_ = o_.host_id.empty() ? boot_id() : o_.host_id;
     if (o_.size == 1) return alone();
@@ -117,6 +127,11 @@ class Bootstrap {
 
   /// Tells the others, once, and hands the error on.
   Status give_up(Status status) {
+    const bool own = status.cause() == Cause::kResource || status.cause() == Cause::kSystem;
+    if (!told_ && own && status.culprits().empty()) {
+      status = Status::operation(status.cause(), {o_.rank}, epoch_, 0, "",
+                                 fmt::format("rank {}: {}", o_.rank, status.text()));
+    }
     if (!told_ && !base_.empty()) {
       told_ = true;
       const Status ignored = o_.store->set(
@@ -146,6 +161,19 @@ class Bootstrap {
     return Status::operation(static_cast<Cause>(cause), std::move(culprits), epoch_, 0, "", f["text"]);
   }
 
+  /// Rank 0 hung up: if it gave up, its words say more than that.
+  Status or_verdict(Status status) {
+    if (status.cause() != Cause::kPeerLeft && status.cause() != Cause::kSystem) return status;
+    const TimePoint until = os_.now() + kVerdictGrace;
+    do {
+      auto failed = o_.store->contains(key("failed"));
+      if (!failed.ok()) return status;
+      if (*failed) return others_failure().value_or(status);
+      os_.sleep(kLongestPause);
+    } while (os_.now() < until);
+    return Status::operation(status.cause(), {0}, epoch_, 0, "", status.text());
+  }
+
   /// Waits for a key by asking again and again, so that another rank's failure is noticed, and because
   /// some stores complain aloud about a get() that times out.
   Result<std::string> await(const std::string& suffix, TimePoint deadline) {
@@ -159,7 +187,8 @@ class Bootstrap {
     }
   }
 
-  Status join() {
+  /// Finds the group's incarnation.
+  Status enter() {
     const std::string group = "topocoll/" + o_.name;
     auto ticket = o_.store->add(group + "/join", 1);
     if (!ticket.ok()) return ticket.status();
@@ -177,6 +206,11 @@ class Bootstrap {
                                 "store, port or group name",
                                 o_.rank, o_.name));
     }
+    return {};
+  }
+
+  Status join() {
+    if (Status s = enter(); !s.ok()) return s;
     return o_.store->set(key(fmt::format("hello/{}", o_.rank)),
                          encode({{"size", std::to_string(o_.size)},
                                  {"version", std::string(version())},
@@ -198,12 +232,19 @@ class Bootstrap {
   }
 
   /// What to say when waiting has failed: another rank's words stand as they are.
-  Status absence(Status status) {
-    return status.cause() == Cause::kTimeout && !told_ ? missing_error() : std::move(status);
+  Status absence(Status status, int awaited) {
+    return status.cause() == Cause::kTimeout && !told_ ? missing_error(awaited) : std::move(status);
   }
 
-  Status missing_error() {
-    const std::vector<int> missing = missing_ranks();
+  Status missing_error(int awaited) {
+    std::vector<int> missing = missing_ranks();
+    if (missing.empty() && o_.rank != 0) {
+      return Status::operation(Cause::kTimeout, {0}, epoch_, 0, "",
+                               fmt::format("rank 0 joined group '{}' but did not hand out its shared "
+                                           "segment within {} ms: it has died or is stuck",
+                                           o_.name, o_.timeout.count()));
+    }
+    if (missing.empty()) missing.push_back(awaited);  // came too late
     return Status::operation(
         Cause::kTimeout, missing, epoch_, 0, "",
         fmt::format("{} of {} ranks did not join group '{}' within {} ms: missing {} {}",
@@ -245,9 +286,7 @@ class Bootstrap {
     Fields ours;
     for (int r = 0; r < o_.size; ++r) {
       auto text = await(fmt::format("hello/{}", r), deadline_);
-      if (!text.ok()) {
-        return absence(text.status());
-      }
+      if (!text.ok()) return absence(text.status(), r);
       Fields theirs = decode(*text);
       if (r == 0) ours = theirs;
       if (Status s = compare(r, theirs, ours); !s.ok()) return s;
@@ -269,8 +308,22 @@ class Bootstrap {
       return s;
     }
     auto links = serve(*listener, *segment, *secret);
-    if (!links.ok()) return links.status();
+    if (!links.ok()) {
+      abandon(*segment, links.status());
+      return links.status();
+    }
     return Assembly{std::move(*segment), std::move(*links), epoch_, host_id_};
+  }
+
+  /// Ends the epoch for the ranks that have the segment already: they no longer look into the store.
+  void abandon(const shm::Segment& segment, const Status& status) {
+    auto& reason = segment.block(0).reason;
+    const std::size_t n = std::min(status.text().size(), reason.size() - 1);
+    std::memcpy(reason.data(), status.text().data(), n);
+    reason[n] = '\0';
+    shm::Gate gate(segment);
+    gate.raise({status.cause(), std::max(0, status.culprit()), 0});
+    gate.freeze(os_);
   }
 
   /// Hands the segment to every rank that proves to know the secret. Others are hung up on.
@@ -290,7 +343,7 @@ class Bootstrap {
       }
       for (auto i = ready.rbegin(); i != ready.rend(); ++i) {
         if (*i == 0) {
-          admit(listener, visitors);
+          if (Status s = admit(listener, visitors); !s.ok()) return s;
           continue;
         }
         Fd visitor = std::move(visitors[*i - 1]);
@@ -303,14 +356,18 @@ class Bootstrap {
     return links;
   }
 
-  void admit(const Fd& listener, std::vector<Fd>& visitors) {
+  /// Fails only if no connection can be taken any more: those that wait would wait for ever.
+  Status admit(const Fd& listener, std::vector<Fd>& visitors) {
     auto visitor = os_.accept(listener, os_.now());
-    if (!visitor.ok()) return;
+    if (!visitor.ok()) {
+      return visitor.status().cause() == Cause::kTimeout ? Status() : visitor.status();
+    }
     auto who = os_.peer_credentials(*visitor);
-    if (!who.ok() || who->uid != os_.uid()) return;
+    if (!who.ok() || who->uid != os_.uid()) return {};
     // A rank of the group speaks at once: whoever has been silent longest is a stranger.
     if (visitors.size() >= 2 * static_cast<std::size_t>(o_.size)) visitors.erase(visitors.begin());
     visitors.push_back(std::move(*visitor));
+    return {};
   }
 
   std::optional<int> greet(const Fd& visitor, const shm::Segment& segment, const Token& secret,
@@ -338,17 +395,16 @@ class Bootstrap {
       if (!served[static_cast<std::size_t>(r)]) missing.push_back(r);
     }
     return Status::operation(Cause::kTimeout, missing, epoch_, 0, "",
-                             fmt::format("ranks {} joined group '{}' but did not fetch its shared "
+                             fmt::format("{} {} joined group '{}' but did not fetch its shared "
                                          "segment within {} ms",
+                                         missing.size() == 1 ? "rank" : "ranks",
                                          fmt::join(missing, ", "), o_.name, o_.timeout.count()));
   }
 
   /// The other ranks: fetch the segment from rank 0.
   Result<Assembly> visit() {
     auto text = await("table", deadline_ + kVerdictGrace);
-    if (!text.ok()) {
-      return absence(text.status());
-    }
+    if (!text.ok()) return absence(text.status(), 0);
     Fields table = decode(*text);
     const auto secret = parse_token(table["secret"]);
     const auto token = parse_token(table["token"]);
@@ -356,10 +412,10 @@ class Bootstrap {
     const TimePoint until = std::max(deadline_, os_.now() + kHelloTimeout);
     auto socket = os_.connect_abstract(table["socket"], until);
     if (!socket.ok()) {
-      return socket.status().annotated(
+      return or_verdict(socket.status().annotated(
           fmt::format("rank {} cannot reach rank 0's shared memory (another host or network "
-                      "namespace?): ",
-                      o_.rank));
+                      "namespace?)",
+                      o_.rank)));
     }
     auto who = os_.peer_credentials(*socket);
     if (!who.ok()) return who.status();
@@ -371,11 +427,13 @@ class Bootstrap {
     }
     const SocketHello hello{*secret, o_.rank};
     if (Status s = os_.send_all(*socket, std::as_bytes(std::span(&hello, 1)), -1, until); !s.ok()) {
-      return s.annotated("greeting rank 0: ");
+      return or_verdict(s.annotated("greeting rank 0"));
     }
     Token echoed;
     auto fd = os_.receive_all(*socket, std::as_writable_bytes(std::span(&echoed, 1)), until);
-    if (!fd.ok()) return fd.status().annotated("fetching the shared segment from rank 0: ");
+    if (!fd.ok()) {
+      return or_verdict(fd.status().annotated("fetching the shared segment from rank 0"));
+    }
     if (!fd->valid()) return Status(Cause::kSystem, "rank 0 sent no shared segment");
     auto segment = shm::Segment::attach(os_, std::move(*fd), o_.size);
     if (!segment.ok()) return segment.status();
@@ -403,6 +461,10 @@ class Bootstrap {
 
 Result<Assembly> bootstrap(Os& os, const BootstrapOptions& options) {
   return Bootstrap(os, options).run();
+}
+
+Status decline(Os& os, const BootstrapOptions& options, Status status) {
+  return Bootstrap(os, options).decline(std::move(status));
 }
 
 }  // namespace topocoll

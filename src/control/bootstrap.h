@@ -45,4 +45,8 @@ struct Assembly {
 
 Result<Assembly> bootstrap(Os& os, const BootstrapOptions& options);
 
+/// For a rank that cannot take part, because of `status`: tells the others, who would else wait for it
+/// until their timeout. Returns `status`.
+Status decline(Os& os, const BootstrapOptions& options, Status status);
+
 }  // namespace topocoll

@@ -224,10 +224,17 @@ Result<shm::Tuning> tune(Os& os, shm::Segment& segment, int rank, const TuningRe
   }
   const shm::Waiter waiter(os, segment, rank, {.spin = 100, .yields = 1000});
   const auto ready = [&header] { return header.tuning_ready.load(std::memory_order_acquire) == 1; };
-  if (!waiter.until(0, deadline, ready).ready()) {
-    return Status(Cause::kTimeout, fmt::format("rank {} got no word from rank 0 after they had met", rank));
+  const shm::WaitResult w = waiter.until(0, deadline, ready);
+  switch (w.wake) {
+    case shm::Wake::kReady: return header.tuning;
+    case shm::Wake::kDead:
+      return Status::operation(Cause::kPeerDied, {w.rank}, header.epoch, 0, "",
+                               fmt::format("rank {} died", w.rank));
+    case shm::Wake::kTimeout:
+      return Status::operation(Cause::kTimeout, {0}, header.epoch, 0, "",
+                               fmt::format("rank {} got no word from rank 0 after they had met", rank));
+    default: return Status(Cause::kAborted, "the group ended before it began");
   }
-  return header.tuning;
 }
 
 std::string describe(const shm::Tuning& t, std::span<const CopyCandidate> copies) {

@@ -39,7 +39,8 @@ struct TuningRequest {
   std::optional<std::chrono::microseconds> spin;
 };
 
-/// Rank 0 measures and publishes; every rank returns what it chose. Collective.
+/// Rank 0 measures and publishes; every rank returns what it chose. Collective. kTimeout, kPeerDied with
+/// the rank that died, or kAborted if the group has a fault already.
 Result<shm::Tuning> tune(Os& os, shm::Segment& segment, int rank, const TuningRequest& request,
                          shm::Deadline& deadline);
 

@@ -16,6 +16,7 @@
 
 #include "support/fault_os.h"
 #include "support/group.h"
+#include "transport/shm/gate.h"
 
 namespace topocoll {
 namespace {
@@ -256,11 +257,62 @@ TEST(Bootstrap, ARankWithoutDescriptorsFailsForAll) {
   Meeting meeting(3);
   meeting.os = {&Os::real(), &broken, &Os::real()};
   const Results results = meeting.run();
-  // Rank 2 may have been served, and may so have met before rank 1 gave up.
-  for (std::size_t r : {0, 1}) {
+  // Rank 2 may have been served, and may so have met before rank 1 gave up: then its segment says so.
+  for (std::size_t r : {0, 1, 2}) {
+    if (r == 2 && results[r]->ok()) {
+      const auto fault = shm::Gate((*results[r])->segment).fault();
+      ASSERT_TRUE(fault.has_value());
+      EXPECT_EQ(fault->cause, Cause::kResource);
+      EXPECT_EQ(fault->culprit, 1);
+      continue;
+    }
     EXPECT_EQ(results[r]->status().cause(), Cause::kResource) << r;
+    EXPECT_EQ(results[r]->status().culprits(), std::vector<int>{1}) << r;
+    EXPECT_NE(results[r]->status().text().find("rank 1: "), std::string::npos) << results[r]->status().text();
     EXPECT_NE(results[r]->status().text().find("Too many open files"), std::string::npos) << r;
   }
+}
+
+TEST(Bootstrap, RankZeroWithoutDescriptorsSaysSoAtOnce) {
+  FaultOs broken;
+  broken.fail("accept", Status(Cause::kResource, "accept: Too many open files"));
+  Meeting meeting(3);
+  meeting.timeout = 60s;
+  meeting.os = {&broken, &Os::real(), &Os::real()};
+  const TimePoint start = Clock::now();
+  expect_failed(meeting.run(), Cause::kResource, {"rank 0: accept: Too many open files"});
+  EXPECT_LT(Clock::now() - start, 30s);
+}
+
+TEST(Bootstrap, ARankThatCannotTakePartSaysSo) {
+  for (const int odd : {0, 2}) {
+    Meeting meeting(3);
+    meeting.timeout = 60s;
+    meeting.absent = {odd};
+    BootstrapOptions o;
+    o.rank = odd;
+    o.size = 3;
+    o.store = &meeting.store();
+    o.name = "test";
+    const TimePoint start = Clock::now();
+    const Status own = decline(Os::real(), o, Status(Cause::kInvalidArgument, "TOPOCOLL_X: bad"));
+    EXPECT_EQ(own.text(), "TOPOCOLL_X: bad");
+    const Results results = meeting.run();
+    expect_failed(results, Cause::kInvalidArgument, {"rank " + std::to_string(odd) + ": TOPOCOLL_X: bad"});
+    EXPECT_LT(Clock::now() - start, 30s);
+  }
+}
+
+TEST(Bootstrap, ARankZeroThatVanishesAfterItsHelloIsTheCulprit) {
+  Meeting meeting(3);
+  meeting.timeout = 300ms;
+  meeting.absent = {0};
+  ASSERT_TRUE(meeting.store().add("topocoll/test/join", 1).ok());
+  ASSERT_TRUE(meeting.store().add("topocoll/test/claim/0", 1).ok());
+  ASSERT_TRUE(meeting.store().set("topocoll/test/1/hello/0", "size=3\n").ok());
+  const Results results = meeting.run();
+  expect_failed(results, Cause::kTimeout, {"rank 0", "did not hand out"});
+  for (std::size_t r : {1, 2}) EXPECT_EQ(results[r]->status().culprits(), std::vector<int>{0});
 }
 
 TEST(Bootstrap, ARankThatNeverSpeaksIsNamed) {
@@ -277,7 +329,7 @@ TEST(Bootstrap, ARankThatNeverSpeaksIsNamed) {
   const Results results = meeting.run();
   EXPECT_EQ(results[0]->status().cause(), Cause::kTimeout);
   EXPECT_EQ(results[0]->status().culprits(), std::vector<int>{1});
-  EXPECT_NE(results[0]->status().text().find("ranks 1 joined"), std::string::npos);
+  EXPECT_NE(results[0]->status().text().find("rank 1 joined"), std::string::npos);
   EXPECT_LT(Clock::now() - start, 4s);
 }
 
