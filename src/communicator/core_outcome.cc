@@ -102,6 +102,9 @@ std::string Core::explain(const Verdict& verdict) const {
       if (who.empty()) return "the deadline passed";
       // Where nobody has announced anything, rank 0 may have broken off the meeting, in its own words.
       if (seq == 1 && !reason_of(0).empty()) return reason_of(0);
+      if (context_.gate.progress(first).entered >= seq) {
+        return fmt::format("{} stopped half way and did not go on in time", rank_list(who));
+      }
       return fmt::format("{} did not take part in time (last operation: number {})", rank_list(who),
                          context_.gate.progress(first).entered);
     case Cause::kMismatch: {

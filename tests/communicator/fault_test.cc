@@ -119,6 +119,23 @@ TEST(Fault, AStoppedRankIsNamedAtTheDeadlineAndFailsWhenItWakes) {
   EXPECT_EQ(ranks.report(1).seq, ranks.report(0).seq);
 }
 
+TEST(Fault, ARankThatStopsHalfWayThroughALargeOperationIsNamed) {
+  TOPOCOLL_FORKS_RANKS();
+  // Wherever the rank stops: before the operation, within its pipeline, or at its end.
+  for (int trial = 0; trial < 4; ++trial) {
+    ForkedRanks ranks(3, [](Communicator& comm, Report& report) { reduce_until_error(comm, report, 4 << 20); },
+                      CommitMode::kStrict, 1500ms);
+    ASSERT_TRUE(ranks.await_ready());
+    std::this_thread::sleep_for(3ms * trial);
+    kill(ranks.pid(1), SIGSTOP);
+    for (int r : {0, 2}) {
+      ranks.reap(r);
+      EXPECT_EQ(ranks.report(r).cause, static_cast<int>(Cause::kTimeout)) << ranks.report(r).text;
+      EXPECT_EQ(ranks.report(r).culprit, 1) << ranks.report(r).text;
+    }
+  }
+}
+
 TEST(Fault, ARankThatLeavesIsTheCulprit) {
   testing::run_ranks(3, [](Communicator& comm) {
     EXPECT_TRUE(comm.barrier().ok());

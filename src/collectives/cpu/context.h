@@ -35,7 +35,7 @@ struct ExecResult {
       case shm::Wake::kFault: return {Stop::kFrozen, -1, {}};
       case shm::Wake::kDead: return {Stop::kDead, wait.rank, {}};
       case shm::Wake::kLeft: return {Stop::kLeft, wait.rank, {}};
-      case shm::Wake::kTimeout: return {Stop::kTimeout, -1, {}};
+      case shm::Wake::kTimeout: return {Stop::kTimeout, wait.rank, {}};
     }
     return {Stop::kTimeout, -1, {}};
   }

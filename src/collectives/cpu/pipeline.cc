@@ -60,9 +60,23 @@ class Pipeline {
   ExecResult await(int rank, std::uint64_t tick) {
     const std::atomic<std::uint64_t>& theirs = c_.segment->block(rank).tick;
     if (theirs.load(std::memory_order_acquire) >= tick) return {};
-    return ExecResult::from(c_.waiter.until(call_.seq, deadline_, [&theirs, tick] {
+    shm::WaitResult w = c_.waiter.until(call_.seq, deadline_, [&theirs, tick] {
       return theirs.load(std::memory_order_acquire) >= tick;
-    }));
+    });
+    if (w.wake == shm::Wake::kTimeout) w.rank = laggard(rank);
+    return ExecResult::from(w);
+  }
+
+  /// Whom all others wait for, directly or through `awaited`: of the other ranks, the least advanced.
+  [[nodiscard]] int laggard(int awaited) const {
+    int last = awaited;
+    for (int r = 0; r < c_.ranks; ++r) {
+      if (r != c_.rank && ticks_of(r) < ticks_of(last)) last = r;
+    }
+    return last;
+  }
+  [[nodiscard]] std::uint64_t ticks_of(int rank) const {
+    return c_.segment->block(rank).tick.load(std::memory_order_acquire);
   }
 
   /// All ranks are done with the window that was in the slot of `window` before.
