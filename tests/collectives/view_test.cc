@@ -81,8 +81,8 @@ TEST(View, BlocksHavePieces) {
   const std::array<Block, 2> list{{{memory.data(), 10}, {memory.data() + 40, 7}}};
   const View view = View::blocked(Blocks(list.data()));
   // Windows of 6 elements of 2 bytes, each in 3 pieces.
-  const auto piece = [&](int block, int piece, std::size_t window) {
-    return view.piece(block * 3 + piece, 3, window, 6, 1, 2);
+  const auto piece = [&](int block, int number, std::size_t window) {
+    return view.piece(block * 3 + number, 3, window, 6, 1, 2);
   };
   EXPECT_EQ(piece(0, 1, 0).data, memory.data() + 4);
   EXPECT_EQ(piece(0, 2, 0).count, 2u);
