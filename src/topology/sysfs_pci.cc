@@ -83,7 +83,7 @@ void add_facts(const SysfsRoot& root, const std::string& device, TopologyNode& n
   if (const auto numa = root.number(device + "/numa_node")) {
     node.attributes["numa_node"] = std::to_string(*numa);
   }
-  if (const auto cpus = root.text(device + "/local_cpulist"); cpus && !cpus->empty()) {
+  if (const auto cpus = root.text(device + "/local_cpus"); cpus && !cpus->empty()) {
     node.attributes["local_cpus"] = *cpus;
   }
   if (const auto driver = root.link(device + "/driver")) {

@@ -13,7 +13,7 @@ namespace {
 
 bool matters(NodeKind kind) { return kind == NodeKind::kGpu || kind == NodeKind::kNic; }
 
-constexpr std::size_t kMaxListBytes = 64 * 1024;
+constexpr std::size_t kMaxMaskBytes = 64 * 1024;
 constexpr const char* kAssignNuma =
     "enable NUMA reporting (_PXM) in the BIOS, pin virtual devices to NUMA nodes in the "
     "hypervisor, or "
@@ -78,9 +78,9 @@ void FindingRules::numa_nodes() {
 void FindingRules::local_cpus() {
   for (const TopologyNode& device : topology_.nodes) {
     const std::string text = fact(device, "local_cpus");
-    if (text.empty() || text.size() > kMaxListBytes) continue;
+    if (text.empty() || text.size() > kMaxMaskBytes) continue;
     const HwlocBitmap near(hwloc_bitmap_alloc());
-    if (!near || hwloc_bitmap_list_sscanf(near.get(), text.c_str()) != 0) continue;
+    if (!near || hwloc_bitmap_sscanf(near.get(), text.c_str()) != 0) continue;
     for (const TopologyNode* numa : topology_.of_kind(NodeKind::kNumaNode)) {
       const auto inside = std::count_if(numa->cpus.begin(), numa->cpus.end(), [&](int cpu) {
         return hwloc_bitmap_isset(near.get(), static_cast<unsigned>(cpu)) != 0;
@@ -91,7 +91,7 @@ void FindingRules::local_cpus() {
            {device.id, numa->id},
            fmt::format("{} is said to be near some CPUs of {} and not near the others", device.id,
                        numa->id),
-           fmt::format("local_cpulist {}, {} has {}", text, numa->id, cpu_ranges(numa->cpus)),
+           fmt::format("local_cpus {}, {} has {}", text, numa->id, cpu_ranges(numa->cpus)),
            {},
            kAssignNuma});
       break;
