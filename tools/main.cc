@@ -37,9 +37,6 @@ constexpr const char* kExamples =
 /// Writes to stderr; fmt::print() would throw where that is closed or full.
 void say_error(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stderr); }
 
-/// Writes to stderr; fmt::print() would throw where that is closed or full.
-void say_error(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stderr); }
-
 /// Prints everything or says why not. A reader that has gone away is no error.
 int print(const std::string& text) {
   const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
