@@ -34,19 +34,18 @@ Result<Plan> read_plan(const std::string& path) {
   return plan;
 }
 
-/// "output chunk 0: ((0+1)+2)" for each chunk; ranks that agree share a line.
-std::string evaluation_orders(const Plan& plan) {
+/// "output chunk 0: ((0+1)+2)" for each chunk.
+std::string orders_text(const Plan& plan) {
   std::string text;
   if (!reduces(plan.kind)) return text;
   for (int rank = 0; rank < plan.ranks; ++rank) {
-    std::string mine;
-    for (int chunk = 0; chunk < output_chunks(plan, rank); ++chunk) {
-      const auto order = evaluation_order(plan, rank, chunk);
-      mine += fmt::format("  output chunk {}: {}\n", chunk,
-                          order.ok() ? *order : order.status().text());
+    const auto orders = evaluation_orders(plan, rank);
+    if (!orders.ok()) return orders.status().text() + "\n";
+    if (orders->empty()) continue;
+    text += fmt::format("evaluation order on rank {}\n", rank);
+    for (std::size_t chunk = 0; chunk < orders->size(); ++chunk) {
+      text += fmt::format("  output chunk {}: {}\n", chunk, (*orders)[chunk]);
     }
-    if (mine.empty()) continue;
-    text += fmt::format("evaluation order on rank {}\n{}", rank, mine);
     // verify() has shown that an all_reduce is the same everywhere.
     if (plan.kind == CollectiveKind::kAllReduce) break;
   }
@@ -66,7 +65,7 @@ Text show(const PlanRequest& request) {
   if (request.json) return to_json(*plan);
   const Status verdict = verify(*plan);
   if (!verdict.ok()) return render_text(*plan) + "not valid: " + verdict.text() + "\n";
-  return render_text(*plan) + evaluation_orders(*plan) + "verified\n";
+  return render_text(*plan) + orders_text(*plan) + "verified\n";
 }
 
 Text check(const PlanRequest& request) {

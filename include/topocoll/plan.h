@@ -105,6 +105,8 @@ TOPOCOLL_API Status verify(const Plan& plan);
 /// The order in which contributions to output chunk `chunk` on `rank` are combined, as an expression
 /// over ranks, e.g. "((0+1)+2)"; for tests and `plan show`. Only for a plan that verifies.
 TOPOCOLL_API Result<std::string> evaluation_order(const Plan& plan, int rank, int chunk);
+/// The same for all output chunks of `rank`, at the price of one.
+TOPOCOLL_API Result<std::vector<std::string>> evaluation_orders(const Plan& plan, int rank);
 
 /// The direct plans (every pair of ranks talks): "one_shot" (everybody sends everything to everybody
 /// and evaluates ranks 0..n-1), "two_shot" (all_reduce, reduce, broadcast: owners reduce or hold a chunk each, then

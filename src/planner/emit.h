@@ -44,7 +44,7 @@ Result<TreePlan> plan_from_packing(CollectiveKind kind, const Graph& graph, cons
 
 /// all_reduce.
 Result<TreePlan> plan_from_pairs(const Graph& graph, const std::vector<TreePair>& pairs,
-                                 const RoundingLimits& limits = {512, 256, 0.997});
+                                 const RoundingLimits& limits = {1024, 256, 0.9945});
 
 /// Whether the plan's routes exist in the graph and no link or group has to carry more than its
 /// capacity.

@@ -291,15 +291,26 @@ Status verify(const Plan& plan) {
   return check_outputs(plan, run);
 }
 
-Result<std::string> evaluation_order(const Plan& plan, int rank, int chunk) {
+Result<std::vector<std::string>> evaluation_orders(const Plan& plan, int rank) {
   if (Status s = check_structure(plan); !s.ok()) return s;
-  if (rank < 0 || rank >= plan.ranks || chunk < 0 || chunk >= output_chunks(plan, rank)) {
-    return invalid(fmt::format("rank {} has no output chunk {} in this plan", rank, chunk));
-  }
+  if (rank < 0 || rank >= plan.ranks) return invalid(fmt::format("rank {} is not in this plan", rank));
   SymbolicRun run(plan);
   if (Status s = run.run(); !s.ok()) return s;
   if (Status s = check_outputs(plan, run); !s.ok()) return s;
-  return run.expressions().to_string(run.output(rank, chunk), std::string::npos);
+  std::vector<std::string> orders;
+  for (int chunk = 0; chunk < output_chunks(plan, rank); ++chunk) {
+    orders.push_back(run.expressions().to_string(run.output(rank, chunk), std::string::npos));
+  }
+  return orders;
+}
+
+Result<std::string> evaluation_order(const Plan& plan, int rank, int chunk) {
+  auto orders = evaluation_orders(plan, rank);
+  if (!orders.ok()) return orders.status();
+  if (chunk < 0 || chunk >= static_cast<int>(orders->size())) {
+    return invalid(fmt::format("rank {} has no output chunk {} in this plan", rank, chunk));
+  }
+  return std::move((*orders)[static_cast<std::size_t>(chunk)]);
 }
 
 }  // namespace topocoll

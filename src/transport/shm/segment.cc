@@ -26,10 +26,10 @@ std::size_t buffer_per_pair(int ranks) {
   return std::clamp(std::bit_floor((std::size_t(4) << 20) / pairs), kPage, std::size_t(256) << 10);
 }
 
-/// Pipelined operations: 4 MiB a rank up to 10 ranks; 8 ranks stay well within 64 MiB in all.
+/// Pipelined operations: 4 MiB a rank up to 12 ranks, which plans of a thousand chunks need; 8 ranks stay well within 64 MiB in all.
 std::size_t total_ring_bytes(int ranks) {
   if (ranks == 1) return 0;
-  const std::size_t total = std::min<std::size_t>(std::size_t(40) << 20,
+  const std::size_t total = std::min<std::size_t>(std::size_t(48) << 20,
                                                   static_cast<std::size_t>(ranks) * (4u << 20));
   return total / static_cast<std::size_t>(ranks) / kPage * kPage * static_cast<std::size_t>(ranks);
 }
