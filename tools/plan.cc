@@ -59,7 +59,10 @@ Text show(const PlanRequest& request) {
   } else {
     const auto kind = kind_of(request);
     if (!kind.ok()) return kind.status();
-    plan = make_direct_plan(*kind, request.algorithm, request.ranks, request.root);
+    const std::string algorithm = !request.algorithm.empty()             ? request.algorithm
+                                  : *kind == CollectiveKind::kAllReduce ? "two_shot"
+                                                                        : "one_shot";
+    plan = make_direct_plan(*kind, algorithm, request.ranks, request.root);
   }
   if (!plan.ok()) return plan.status();
   if (request.json) return to_json(*plan);
@@ -257,8 +260,8 @@ void add_plan(CLI::App& app, PlanRequest& request, std::function<Result<std::str
   CLI::App* shown = plan->add_subcommand("show", "print a plan file, or the direct plan that is described");
   auto* file = shown->add_option("FILE", request.file, "a plan in JSON; - for standard input");
   shown->add_option("--collective", request.collective, "all_reduce, broadcast, ... (all_reduce)")->excludes(file);
-  shown->add_option("--algorithm", request.algorithm, "one_shot or two_shot (two_shot)")->excludes(file);
-  shown->add_option("--ranks", request.ranks, "number of ranks (2)")->check(CLI::Range(1, 4096))->excludes(file);
+  shown->add_option("--algorithm", request.algorithm, "one_shot or two_shot (two_shot for all_reduce, else one_shot)")->excludes(file);
+  shown->add_option("--ranks", request.ranks, "number of ranks (2)")->check(CLI::Range(1, 1024))->excludes(file);
   shown->add_option("--root", request.root, "root rank, for collectives that have one (0)")->excludes(file);
   shown->add_flag("--json", request.json, "print JSON");
   shown->callback([&] { action = [&] { return show(request); }; });

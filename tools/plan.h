@@ -17,7 +17,7 @@ struct PlanRequest {
   TopoInput input;                 ///< of make, explain, simulate and compare
   std::string file;                ///< show, check, simulate: a plan
   std::string collective = "all_reduce";
-  std::string algorithm = "two_shot";
+  std::string algorithm;           ///< show; empty: two_shot for all_reduce, else one_shot
   int ranks = 2;
   int root = 0;
   int channels = 16;

@@ -1,7 +1,7 @@
 // Store: the key-value service through which ranks find each other. It is used while a communicator
 // is created and never on a data path.
 //
-//   auto store = topocoll::connect_tcp_store("127.0.0.1", 29511, 30s);
+//   auto store = topocoll::connect_tcp_store("127.0.0.1", 29511, secret, 30s);
 //
 // Thread rule: an implementation serves calls from several threads.
 // Failure rule: get() returns kTimeout when the deadline passes; a lost server is kSystem.
