@@ -11,6 +11,7 @@
 
 #include "support/evaluate.h"
 #include "support/ranks.h"
+#include "support/sanitized.h"
 #include "topocoll/planning.h"
 #include "topocoll/topology_formats.h"
 
@@ -21,7 +22,7 @@ using Kind = CollectiveKind;
 using testing::ForkedRanks;
 using testing::Report;
 
-constexpr int kMostRanks = 16;
+constexpr int kMostRanks = testing::kSanitized ? 8 : 16;
 constexpr std::size_t kCount = 601;  ///< elements per block; no multiple of anything
 constexpr Kind kKinds[] = {Kind::kAllReduce, Kind::kReduce, Kind::kBroadcast, Kind::kAllGather, Kind::kReduceScatter};
 
