@@ -57,7 +57,8 @@ RESULTS=$ROOT/build/results
 while IFS= read -r name; do unset "$name"; done < <(compgen -e | grep '^TOPOCOLL_' || true)
 export GTEST_COLOR=no PYTHONDONTWRITEBYTECODE=1
 export ASAN_OPTIONS=detect_stack_use_after_return=1 UBSAN_OPTIONS=print_stacktrace=1
-export TSAN_OPTIONS=second_deadlock_stack=1
+# The reader of hwloc files tries each in a child of its own.
+export TSAN_OPTIONS="second_deadlock_stack=1 die_after_fork=0"
 if ((FAST)); then export GTEST_FILTER="-*Slow*"; fi
 if [[ -n $PATTERN ]]; then export GTEST_FILTER="*$PATTERN*${GTEST_FILTER-}"; fi
 

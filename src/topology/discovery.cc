@@ -143,13 +143,23 @@ std::uint64_t synthetic_objects(const std::string& description) {
   return product;
 }
 
+/// One at a time: libudev, through which hwloc names PCI devices, has state of its own without a lock, and the
+/// environment that hwloc reads belongs to the process.
+std::mutex& one_discovery() {
+  static std::mutex mutex;
+  return mutex;
+}
+
 }  // namespace
 
 Result<Topology> discover_topology() {
   const HwlocTopology hwloc = new_topology();
   if (!hwloc) return without_hwloc(error_text(errno));
   configure(hwloc.get(), true);
-  if (hwloc_topology_load(hwloc.get()) != 0) return without_hwloc(error_text(errno));
+  {
+    const std::lock_guard<std::mutex> lock(one_discovery());
+    if (hwloc_topology_load(hwloc.get()) != 0) return without_hwloc(error_text(errno));
+  }
   if (hwloc_topology_is_thissystem(hwloc.get()) == 0) {
     Topology result = convert(hwloc.get(), nullptr);
     result.notes.emplace_back("an HWLOC_* variable in the environment replaces the real machine");
@@ -180,8 +190,7 @@ Result<Topology> discover_topology_at(const std::string& root) {
   if (!hwloc) return Status(Cause::kResource, "hwloc: " + error_text(errno));
   configure(hwloc.get(), false);
   {
-    static std::mutex environment;
-    const std::lock_guard<std::mutex> lock(environment);
+    const std::lock_guard<std::mutex> lock(one_discovery());
     const ScopedVariable variable("HWLOC_FSROOT", root);
     const ScopedVariable quiet("HWLOC_HIDE_ERRORS", "2");  // contradictions are findings here
     if (hwloc_topology_load(hwloc.get()) != 0) {
