@@ -297,7 +297,7 @@ struct Flags {
     app.add_option("--seed", seed, "of the random times and victims (1)");
     app.add_option("--commit", commit, "strict or chained (strict)")
         ->check(CLI::IsMember({"strict", "chained"}));
-    app.add_option("--results", results, "Markdown file whose kill_bench section is replaced");
+    app.add_option("--results", results, "Markdown file whose kill_bench section is replaced; - for none");
     app.add_flag("--bind", bind, "pin rank i to core i mod cores");
   }
 };
@@ -337,7 +337,7 @@ int main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) command += std::string(" ") + argv[i];
   const std::string text = table(lines, command);
   fmt::print("{}", text);
-  if (!flags.results.empty()) {
+  if (!flags.results.empty() && flags.results != "-") {
     const std::string gloo =
         "\nGloo with the same kills: last survivor after 2,020 ms (p99), 10 to 26 % "
         "disagreement.\n";

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks the size limits of files, public headers and functions, and that lines are clean.
+"""Checks the size limits of files, public headers and functions, that lines are clean, and that git tracks no strays.
 
     scripts/check_style.py [ROOT]             sizes, tabs, trailing blanks
     scripts/check_style.py --format [ROOT]    clang-format agrees with every C++ file
@@ -19,6 +19,7 @@ from pathlib import Path
 MAX_FILE = 600
 MAX_PUBLIC_HEADER = 300
 MAX_FUNCTION = 60
+MAX_TRACKED_BYTES = 1 << 20
 # Longer than the limit, each for the reason given: "path" or "path:function".
 EXCEPTIONS = {
     # Tables of cases, one a line or two; splitting them would hide what is missing.
@@ -109,6 +110,21 @@ def check_format(root, fix):
     return [f"{where}: not as clang-format writes it" for where in wrong.values()]
 
 
+def check_tracked(root):
+    """What a crash or a mistyped flag leaves behind: large or binary files, names that no one would choose."""
+    listed = subprocess.run(["git", "-C", root, "ls-files", "-z"], capture_output=True, check=False)
+    names = listed.stdout.decode().split("\0") if listed.returncode == 0 else []
+    for name in filter(None, names):
+        path = Path(root) / name
+        if not path.is_file():
+            continue
+        data = path.read_bytes()
+        if len(data) > MAX_TRACKED_BYTES or b"\0" in data:
+            yield f"{name}:1: {len(data)} bytes: not a source of this project"
+        elif not re.match(r"[A-Za-z0-9._]", path.name):
+            yield f"{name}:1: not a name for a file"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("root", nargs="?", default=Path(__file__).resolve().parent.parent, type=Path)
@@ -120,6 +136,7 @@ def main():
     else:
         violations = [v for path in sources(arguments.root, CPP | {".py"})
                       for v in check_file(arguments.root, path)]
+        violations += check_tracked(arguments.root)
     print("\n".join(violations) if violations else "style is as agreed")
     return 1 if violations else 0
 

@@ -38,6 +38,18 @@ class Style(unittest.TestCase):
         self.passes("include/topocoll/a.h", "// x\n" * 300)
         self.fails("include/topocoll/a.h", "// x\n" * 301, 301)
 
+    def test_strays_that_git_tracks(self):
+        for name, data in [("core", b"\x7fELF\0"), ("big.json", b" " * (1 << 20) + b"x"), ("-", b"text")]:
+            with self.subTest(name), tempfile.TemporaryDirectory() as folder:
+                (Path(folder) / name).write_bytes(data)
+                run = subprocess.run([sys.executable, SCRIPT, folder], capture_output=True, text=True)
+                self.assertEqual(run.returncode, 0, "it is not tracked yet")
+                subprocess.run(["git", "init", "-q", folder], check=True)
+                subprocess.run(["git", "-C", folder, "add", "--", name], check=True)
+                run = subprocess.run([sys.executable, SCRIPT, folder], capture_output=True, text=True)
+                self.assertEqual(run.returncode, 1)
+                self.assertTrue(run.stdout.startswith(f"{name}:1: "), run.stdout)
+
     def test_functions(self):
         for head in ["void f()", "template <class T>\nint C::f(T x) const", "TEST(A, B)"]:
             extra = head.count("\n")
