@@ -50,9 +50,12 @@ bool run_tar(std::vector<std::string> arguments, bool limited) {
 }  // namespace
 
 Result<TemporaryDirectory> TemporaryDirectory::create() {
-  const char* base = std::getenv("TMPDIR");
-  std::string path =
-      std::string(base != nullptr && *base != 0 ? base : "/tmp") + "/topocoll-XXXXXX";
+  std::error_code error;
+  const std::filesystem::path base = std::filesystem::temp_directory_path(error);
+  if (error) {
+    return Status(Cause::kSystem, "no directory for temporary files: " + error.message() + "; set TMPDIR");
+  }
+  std::string path = (base / "topocoll-XXXXXX").string();  // mkdtemp() fills in the X
   if (::mkdtemp(path.data()) == nullptr) {
     return Status(Cause::kSystem, fmt::format("{}: {}", path, std::strerror(errno)));
   }
