@@ -70,9 +70,7 @@ ExecResult CpuCollectives::run(const Request& request, std::uint64_t seq, shm::D
   if (ExecResult r = await_announcements(seq, deadline); !r.ok()) return r;
   if (waited != nullptr) *waited = c_.os->now() - announced;
   if (const int culprit = find_mismatch(c_, seq); culprit >= 0) return {Stop::kMismatch, culprit, {}};
-  // Alone there is nothing to overlap, and no ring. What rank 0 published before its announcement is in the
-  // table by now.
-  method_ = current_method(c_.segment->header(), c_.tuning, request.payload_bytes);
+  // Alone there is nothing to overlap, and no ring.
   if (c_.ranks > 1 && !all_eager(seq)) return pipeline(request, seq, deadline);
   consume(request, seq);
   return {};
@@ -380,6 +378,8 @@ Result<std::size_t> CpuCollectives::cell_bytes(const PipelineCall& call, std::si
 ExecResult CpuCollectives::pipeline(const Request& request, std::uint64_t seq, shm::Deadline& deadline) {
   const Operation& op = *request.op;
   if (Status s = c_.segment->commit_ring(*c_.os); !s.ok()) return {Stop::kResource, c_.rank, s};
+  // What rank 0 published before its announcement is in the table by now.
+  method_ = current_method(c_.segment->header(), c_.tuning, request.payload_bytes);
   const std::size_t bytes = op.count * request.element;
   const Announcements announced(c_, seq);
   const bool two = announced.two_shot();
