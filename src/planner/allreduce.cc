@@ -8,14 +8,13 @@
 #include <utility>
 
 #include "planner/bound.h"
+#include "planner/index.h"
 #include "planner/min_tree.h"
 #include "planner/simplex.h"
 #include "planner/trees.h"
 
 namespace topocoll {
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 /// How much of the best prices so far goes into the next ones.
 constexpr double kSmoothing = 0.5;

@@ -7,12 +7,11 @@
 #include <numeric>
 #include <utility>
 
+#include "planner/index.h"
 #include "planner/max_flow.h"
 
 namespace topocoll {
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 /// A tree under way.
 struct Growing {

@@ -8,12 +8,11 @@
 #include <optional>
 #include <utility>
 
+#include "planner/index.h"
 #include "planner/max_flow.h"
 
 namespace topocoll {
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 Status too_large() {
   return Status(

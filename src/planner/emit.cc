@@ -7,13 +7,12 @@
 #include <tuple>
 #include <utility>
 
+#include "planner/index.h"
 #include "planner/stages.h"
 #include "planner/steps.h"
 
 namespace topocoll {
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 /// Bytes a second that links and then groups can carry, in GB/s.
 std::vector<double> capacities(const Graph& graph) {

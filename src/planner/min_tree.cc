@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "planner/index.h"
+
 namespace topocoll {
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 struct Arc {
   int from = 0;

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
 #include <optional>
 #include <utility>
 
@@ -12,8 +11,9 @@
 #include "planner/bound.h"
 #include "planner/choose.h"
 #include "planner/emit.h"
-#include "planner/hamilton.h"
 #include "planner/graph_topology.h"
+#include "planner/hamilton.h"
+#include "planner/index.h"
 #include "planner/max_flow.h"
 #include "planner/ring_packing.h"
 #include "planner/ring_plans.h"
@@ -26,11 +26,10 @@ namespace {
 
 /// Tree plans that are no faster than this give way to rings, which have one hop to a neighbour at a time.
 constexpr double kWorthTrees = 1.001;
+/// Among many ranks rings are looked for only where trees stay below this part of the bound.
 constexpr double kCloseEnough = 0.98;
 /// Wishes are worth a bound each; more links than this are not asked about.
 constexpr std::size_t kMostWishes = 64;
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 /// What the planner looks at: where NVLink, xGMI or another fabric connects all GPUs, it is used alone. The way
 /// through PCIe and the host's memory would add a few per cent at best, and everything else passes there.
@@ -67,9 +66,7 @@ struct BoundOf {
 
 /// The nodes that still get more from the root than the one that gets least, and its rate.
 Result<BoundOf> rooted_bound(const Graph& graph, int root, bool toward_root) {
-  const Graph& g = graph;
-  const Graph turned = toward_root ? reversed(graph) : Graph{};
-  const Graph& used = toward_root ? turned : g;
+  const Graph used = toward_root ? reversed(graph) : graph;
   MaxFlow network(static_cast<int>(used.nodes.size()));
   for (const GraphLink& l : used.links) network.add_arc(l.from, l.to, l.capacity);
   BoundOf result;

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "planner/index.h"
+
 namespace topocoll {
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 /// Numbers of chunks above the small ones, all of which are tried.
 constexpr int kAllUpTo = 32;

@@ -8,12 +8,11 @@
 #include <tuple>
 #include <utility>
 
+#include "planner/index.h"
 #include "planner/max_flow.h"
 
 namespace topocoll {
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 /// Part of the capacity between two nodes that takes one path.
 struct Strand {

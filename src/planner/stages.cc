@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "planner/index.h"
+
 namespace topocoll {
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 /// Distance of every rank from the root; `away` says which way the hops point.
 std::vector<int> depths(const Tree& tree, int ranks, bool away) {
@@ -84,6 +84,19 @@ ChunkRef StageWriter::reduce(int rank, std::size_t chunk, const ChunkRef* target
   return result;
 }
 
+std::vector<std::span<const StageWriter::Move>> StageWriter::stages_of(std::vector<Move>& moves) {
+  std::stable_sort(moves.begin(), moves.end(),
+                   [](const Move& a, const Move& b) { return a.stage < b.stage; });
+  std::vector<std::span<const Move>> stages;
+  for (auto first = moves.begin(); first != moves.end();) {
+    const auto last = std::find_if(first, moves.end(),
+                                   [&](const Move& move) { return move.stage != first->stage; });
+    stages.emplace_back(first, last);
+    first = last;
+  }
+  return stages;
+}
+
 // The deepest hops come first, so that a rank has all its children's sums when its turn comes. A
 // partial sum lies in the scratch chunk of its first part, which is free again: its send is the
 // very next step.
@@ -94,20 +107,15 @@ void StageWriter::collect() {
     const std::vector<int> depth = depths(*chunks_[c].in, plan_.ranks, false);
     for (const Hop& hop : chunks_[c].in->hops) moves.push_back({-depth[at(hop.from)], c, &hop});
   }
-  std::stable_sort(moves.begin(), moves.end(),
-                   [](const Move& a, const Move& b) { return a.stage < b.stage; });
-  for (auto first = moves.begin(); first != moves.end();) {
-    const auto last = std::find_if(first, moves.end(),
-                                   [&](const Move& move) { return move.stage != first->stage; });
-    for (auto move = first; move != last; ++move) {
-      send(*move->hop, reduce(move->hop->from, move->chunk, nullptr));
+  for (const std::span<const Move> stage : stages_of(moves)) {
+    for (const Move& move : stage) {
+      send(*move.hop, reduce(move.hop->from, move.chunk, nullptr));
     }
-    for (auto move = first; move != last; ++move) {
-      const int slot = take_scratch(move->hop->to);
-      partial_[{move->hop->to, move->chunk}].parts.push_back({move->hop->from, slot});
-      recv(*move->hop, {BufferId::kScratch, slot});
+    for (const Move& move : stage) {
+      const int slot = take_scratch(move.hop->to);
+      partial_[{move.hop->to, move.chunk}].parts.push_back({move.hop->from, slot});
+      recv(*move.hop, {BufferId::kScratch, slot});
     }
-    first = last;
   }
   for (std::size_t c = 0; c < chunks_.size(); ++c) {
     if (chunks_[c].in == nullptr) continue;
@@ -130,24 +138,19 @@ void StageWriter::distribute() {
                                 -1,
                                 0});
   }
-  std::stable_sort(moves.begin(), moves.end(),
-                   [](const Move& a, const Move& b) { return a.stage < b.stage; });
-  for (auto first = moves.begin(); first != moves.end();) {
-    const auto last = std::find_if(first, moves.end(),
-                                   [&](const Move& move) { return move.stage != first->stage; });
-    for (auto move = first; move != last; ++move) {
-      const ChunkTrees& trees = chunks_[move->chunk];
+  for (const std::span<const Move> stage : stages_of(moves)) {
+    for (const Move& move : stage) {
+      const ChunkTrees& trees = chunks_[move.chunk];
       ChunkRef source{BufferId::kOutput, trees.output};
-      if (move->hop->from == trees.out->root) {
+      if (move.hop->from == trees.out->root) {
         source = trees.in != nullptr ? ChunkRef{BufferId::kOutput, trees.root_output}
                                      : ChunkRef{BufferId::kInput, trees.input};
       }
-      send(*move->hop, source);
+      send(*move.hop, source);
     }
-    for (auto move = first; move != last; ++move) {
-      recv(*move->hop, {BufferId::kOutput, chunks_[move->chunk].output});
+    for (const Move& move : stage) {
+      recv(*move.hop, {BufferId::kOutput, chunks_[move.chunk].output});
     }
-    first = last;
   }
 }
 

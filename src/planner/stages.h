@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -51,6 +52,8 @@ class StageWriter {
     std::vector<std::pair<int, int>> parts;  ///< child and scratch chunk
   };
 
+  /// Sorts moves by stage, keeping their order within each, and returns the stages.
+  static std::vector<std::span<const Move>> stages_of(std::vector<Move>& moves);
   void collect();
   void distribute();
   void send(const Hop& hop, ChunkRef source);

@@ -9,12 +9,11 @@
 
 #include "planner/arborescence.h"
 #include "planner/bound.h"
+#include "planner/index.h"
 #include "planner/split.h"
 
 namespace topocoll {
 namespace {
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 /// Steps in which the rate is lowered where the bound itself cannot be packed.
 constexpr int kRateSteps = 256;
