@@ -78,10 +78,7 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
-    // The subcommand that was asked about, if one was.
-    const CLI::App* about = &app;
-    while (!about->get_subcommands().empty()) about = about->get_subcommands().front();
-    return print(about == &app ? app.help() : about->help());
+    return print(app.help());
   } catch (const CLI::CallForVersion& v) {
     return print(v.what());
   } catch (const CLI::ParseError& e) {

@@ -34,6 +34,9 @@
 
 namespace topocoll {
 
+/// Ranks of one group that a host can hold.
+inline constexpr int kMaxRanksPerHost = 64;
+
 /// When a blocking call reports success.
 enum class CommitMode : std::uint8_t {
   kStrict,   ///< with proof that every rank completed the operation (one confirm round)

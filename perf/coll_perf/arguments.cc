@@ -188,6 +188,10 @@ Status read_ranks(const Raw& raw, Arguments& a) {
   }
   if (raw.ranks > 0) a.ranks = raw.ranks;
   if (raw.ranks == 0 && local > 1) a.ranks = local;
+  if (a.ranks && *a.ranks > kMaxRanksPerHost) {
+    return bad(std::to_string(*a.ranks) + " ranks on one host: 1 to " +
+               std::to_string(kMaxRanksPerHost) + " are supported");
+  }
   if (a.ranks && a.root && *a.root >= *a.ranks) {
     return bad("root " + std::to_string(*a.root) + " is not among " + std::to_string(*a.ranks) +
                " ranks");

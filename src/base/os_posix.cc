@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <linux/futex.h>
 #include <poll.h>
 #include <pthread.h>
@@ -22,8 +23,6 @@
 #include <system_error>
 #include <thread>
 
-#include <fmt/format.h>
-
 #include "base/os.h"
 
 namespace topocoll {
@@ -38,8 +37,8 @@ bool is_exhaustion(int error) {
          error == EDQUOT || error == EAGAIN || error == EFBIG;
 }
 
-/// Growing a file beyond RLIMIT_FSIZE (`ulimit -f`) sends SIGXFSZ to the calling thread, which ends the
-/// process by default; while one of these lives the call returns EFBIG instead.
+/// Growing a file beyond RLIMIT_FSIZE (`ulimit -f`) sends SIGXFSZ to the calling thread, which ends
+/// the process by default; while one of these lives the call returns EFBIG instead.
 class NoFileSizeSignal {
  public:
   NoFileSizeSignal() {
@@ -75,8 +74,7 @@ Status failure(int error, const std::string& what) {
 }
 
 int milliseconds_until(TimePoint deadline) {
-  const auto left =
-      std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
   return static_cast<int>(std::clamp<std::int64_t>(left, 0, INT_MAX));
 }
 
@@ -112,6 +110,21 @@ Result<AbstractAddress> abstract_address(const std::string& name) {
   std::memcpy(a.address.sun_path + 1, name.data(), name.size());
   a.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   return a;
+}
+
+/// poll() of any number of descriptors: the kernel refuses more at once than RLIMIT_NOFILE, which
+/// may have been lowered since they were opened.
+int poll_one_by_one(std::vector<pollfd>& polls, TimePoint deadline) {
+  constexpr auto kPause = std::chrono::milliseconds(10);
+  for (;;) {
+    int ready = 0;
+    for (pollfd& p : polls) {
+      p.revents = 0;
+      if (::poll(&p, 1, 0) > 0) ++ready;
+    }
+    if (ready > 0 || Clock::now() >= deadline) return ready;
+    std::this_thread::sleep_for(std::min<Clock::duration>(kPause, deadline - Clock::now()));
+  }
 }
 
 class PosixOs final : public Os {
@@ -182,7 +195,8 @@ class PosixOs final : public Os {
     const std::string path = fmt::format("{}/topocoll-{}", directory, to_hex(*token));
     Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
     if (!fd.valid()) {
-      return failure(errno, fmt::format("creating shared memory in {} (TOPOCOLL_SHM_DIR)", directory));
+      return failure(errno,
+                     fmt::format("creating shared memory in {} (TOPOCOLL_SHM_DIR)", directory));
     }
     ::unlink(path.c_str());
     if (resize(fd.get(), bytes) != 0) {
@@ -206,8 +220,8 @@ class PosixOs final : public Os {
         room = fmt::format(" ({} of {} free there)", human_bytes(fs.f_bavail * fs.f_frsize),
                            human_bytes(fs.f_blocks * fs.f_frsize));
       }
-      return failure(error, fmt::format("{} needs {} of shared memory{}", what,
-                                        human_bytes(bytes), room));
+      return failure(error,
+                     fmt::format("{} needs {} of shared memory{}", what, human_bytes(bytes), room));
     }
   }
 
@@ -240,7 +254,8 @@ class PosixOs final : public Os {
     if (!address.ok()) return address.status();
     Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!fd.valid()) return failure(errno, "creating a unix socket");
-    if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address->address), address->length) != 0 ||
+    if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address->address), address->length) !=
+            0 ||
         ::listen(fd.get(), backlog) != 0) {
       return failure(errno, fmt::format("listening on unix socket @{}", name));
     }
@@ -269,7 +284,8 @@ class PosixOs final : public Os {
     for (;;) {
       Fd fd(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (fd.valid()) return fd;
-      if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) return failure(errno, "accept");
+      if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
+        return failure(errno, "accept");
       if (!wait_for(listener.get(), POLLIN, deadline)) {
         return Status(Cause::kTimeout, "no connection came in time");
       }
@@ -317,7 +333,8 @@ class PosixOs final : public Os {
     return {};
   }
 
-  Result<Fd> receive_all(const Fd& socket, std::span<std::byte> bytes, TimePoint deadline) override {
+  Result<Fd> receive_all(const Fd& socket, std::span<std::byte> bytes,
+                         TimePoint deadline) override {
     Fd received;
     std::size_t have = 0;
     while (have < bytes.size()) {
@@ -359,7 +376,8 @@ class PosixOs final : public Os {
     for (int fd : fds) polls.push_back({fd, POLLIN, 0});
     std::vector<std::size_t> ready;
     for (;;) {
-      const int n = ::poll(polls.data(), polls.size(), milliseconds_until(deadline));
+      int n = ::poll(polls.data(), polls.size(), milliseconds_until(deadline));
+      if (n < 0 && errno == EINVAL) n = poll_one_by_one(polls, deadline);
       if (n > 0) {
         for (std::size_t i = 0; i < polls.size(); ++i) {
           if (polls[i].revents != 0) ready.push_back(i);

@@ -159,11 +159,14 @@ TEST(Os, AFileSizeLimitIsAnErrorAndNoSignal) {
     const auto memory = Os::real().create_memfd("test", 1 << 20);
     const auto file = Os::real().create_unlinked_file("/tmp", 1 << 20);
     if (memory.ok() || file.ok()) ::_exit(3);
-    if (memory.status().cause() != Cause::kResource || file.status().cause() != Cause::kResource) ::_exit(4);
+    if (memory.status().cause() != Cause::kResource || file.status().cause() != Cause::kResource)
+      ::_exit(4);
     sigset_t pending;
     sigset_t blocked;
     if (::sigpending(&pending) != 0 || ::sigismember(&pending, SIGXFSZ) != 0) ::_exit(5);
-    if (::pthread_sigmask(SIG_BLOCK, nullptr, &blocked) != 0 || ::sigismember(&blocked, SIGXFSZ) != 0) ::_exit(6);
+    if (::pthread_sigmask(SIG_BLOCK, nullptr, &blocked) != 0 ||
+        ::sigismember(&blocked, SIGXFSZ) != 0)
+      ::_exit(6);
     ::_exit(memory.status().text().find("ulimit -f") == std::string::npos ? 7 : 0);
   }
   int status = 0;
@@ -291,6 +294,23 @@ TEST(Os, ReadableMeansBytesAnEventOrTheEnd) {
   os().notify_event(*event);
   os().notify_event(*event);
   EXPECT_EQ(os().wait_readable(fds, in(5s)), (Indices{0, 1}));
+}
+
+TEST(Os, MoreDescriptorsThanTheLimitAllowsAreWaitedFor) {
+  std::vector<Pair> pairs;
+  std::vector<int> fds;
+  for (int i = 0; i < 4; ++i) fds.push_back(pairs.emplace_back(socket_pair()).a.get());
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit low = before;
+  low.rlim_cur = 2;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &low), 0);
+  const auto nothing = os().wait_readable(fds, in(30ms));
+  pairs[2].b.reset();
+  const auto one = os().wait_readable(fds, in(5s));
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_TRUE(nothing.empty());
+  EXPECT_EQ(one, std::vector<std::size_t>{2});
 }
 
 TEST(Os, AFutexWakesItsSleepers) {

@@ -96,6 +96,8 @@ TEST(PerfArguments, RanksComeFromRanksOrFromThreadsTimesGpus) {
   EXPECT_EQ(good("all_reduce_perf -t 2 -g 4").ranks, 8);
   EXPECT_EQ(good("all_reduce_perf -g 4 --ranks 4").ranks, 4);
   EXPECT_NE(error("all_reduce_perf -g 4 --ranks 2").find("contradicts"), std::string::npos);
+  EXPECT_NE(error("all_reduce_perf --ranks 65").find("65 ranks on one host"), std::string::npos);
+  EXPECT_NE(error("all_reduce_perf -t 13 -g 5").find("65 ranks on one host"), std::string::npos);
   EXPECT_NE(error("coll_perf broadcast --ranks 2 -r 2").find("root 2"), std::string::npos);
   error("coll_perf broadcast --ranks 0");
 }

@@ -36,6 +36,18 @@ TEST(Gate, ProgressFollowsEntriesAndCompletions) {
   EXPECT_EQ(gate.completed_by_all(), 1u);
 }
 
+TEST(Gate, AFaultWordThatNobodyWroteCanStillBeNamed) {
+  ShmGroup group(2);
+  const Gate gate(group[0]);
+  group[1].header().fault.store(0xffff'ffff'ffff'ff00);
+  ASSERT_TRUE(gate.fault().has_value());
+  EXPECT_EQ(gate.fault()->cause, Cause::kInternal);
+  EXPECT_EQ(gate.fault()->culprit, -1);
+  group[1].header().fault.store(0x0000'0000'0000'01ff);
+  EXPECT_EQ(gate.fault()->cause, Cause::kInternal);
+  EXPECT_EQ(gate.fault()->culprit, 0);
+}
+
 TEST(Gate, AFrozenRankNeitherEntersNorCompletes) {
   ShmGroup group(2);
   Gate gate(group[0]);
@@ -59,12 +71,12 @@ TEST(Gate, TheFirstFaultStands) {
   Gate gate(group[0]);
   EXPECT_FALSE(gate.faulted());
   EXPECT_FALSE(gate.fault().has_value());
-  const Fault mine = gate.raise({Cause::kPeerDied, 63, 12345678901});
-  EXPECT_EQ(mine.culprit, 63);
+  const Fault mine = gate.raise({Cause::kPeerDied, 1, 12345678901});
+  EXPECT_EQ(mine.culprit, 1);
   const Fault second = Gate(group[1]).raise({Cause::kTimeout, -1, 3});
   for (const Fault& f : {mine, second, *Gate(group[1]).fault()}) {
     EXPECT_EQ(f.cause, Cause::kPeerDied);
-    EXPECT_EQ(f.culprit, 63);
+    EXPECT_EQ(f.culprit, 1);
     EXPECT_EQ(f.seq, 12345678901u);
   }
   EXPECT_TRUE(Gate(group[1]).faulted());

@@ -14,8 +14,12 @@ std::uint64_t pack(const Fault& f) {
          std::min(f.seq, kSeqLimit) << 24;
 }
 
-Fault unpack(std::uint64_t word) {
-  return {static_cast<Cause>(word & 0xff), static_cast<int>(word >> 8 & 0xffff) - 1, word >> 24};
+/// The word may come from a rank gone mad: whatever it says becomes a fault that can be named.
+Fault unpack(std::uint64_t word, int ranks) {
+  auto cause = static_cast<Cause>(word & 0xff);
+  if (cause == Cause::kOk || cause > Cause::kInternal) cause = Cause::kInternal;
+  const int culprit = static_cast<int>(word >> 8 & 0xffff) - 1;
+  return {cause, culprit < ranks ? culprit : -1, word >> 24};
 }
 
 }  // namespace
@@ -23,14 +27,15 @@ Fault unpack(std::uint64_t word) {
 std::optional<Fault> Gate::fault() const {
   const std::uint64_t word = segment_->header().fault.load(std::memory_order_acquire);
   if (word == 0) return std::nullopt;
-  return unpack(word);
+  return unpack(word, segment_->ranks());
 }
 
 Fault Gate::raise(const Fault& fault) {
   std::uint64_t expected = 0;
   const std::uint64_t mine = pack(fault);
-  if (segment_->header().fault.compare_exchange_strong(expected, mine)) return unpack(mine);
-  return unpack(expected);
+  if (segment_->header().fault.compare_exchange_strong(expected, mine))
+    return unpack(mine, segment_->ranks());
+  return unpack(expected, segment_->ranks());
 }
 
 void Gate::freeze(Os& os) {

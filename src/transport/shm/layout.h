@@ -15,11 +15,12 @@
 #include <cstdint>
 
 #include "base/os.h"
+#include "topocoll/communicator.h"
 #include "topocoll/types.h"
 
 namespace topocoll::shm {
 
-inline constexpr int kMaxRanks = 64;
+inline constexpr int kMaxRanks = kMaxRanksPerHost;
 inline constexpr std::size_t kPage = 4096;
 inline constexpr std::uint64_t kMagic = 0x6c6c6f636f706f74;  // "topocoll"
 
