@@ -1,16 +1,17 @@
 #include "control/bootstrap.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <optional>
 #include <span>
 #include <sstream>
 #include <utility>
-
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "topocoll/version.h"
 #include "transport/shm/gate.h"
@@ -85,6 +86,12 @@ std::string boot_id() {
   return id.empty() ? "unknown" : id;
 }
 
+/// Socket names are valid within one of these.
+std::string network_namespace() {
+  std::error_code unknown;
+  return std::filesystem::read_symlink("/proc/self/ns/net", unknown).string();
+}
+
 /// One rank's part in one meeting.
 class Bootstrap {
  public:
@@ -95,8 +102,9 @@ class Bootstrap {
     if (o_.size <= 1 || o_.rank < 0 || o_.rank >= o_.size || o_.store == nullptr || !enter().ok()) {
       return status;
     }
-    static_cast<void>(give_up(Status::operation(status.cause(), {o_.rank}, epoch_, 0, "",
-                                                fmt::format("rank {}: {}", o_.rank, status.text()))));
+    static_cast<void>(
+        give_up(Status::operation(status.cause(), {o_.rank}, epoch_, 0, "",
+                                  fmt::format("rank {}: {}", o_.rank, status.text()))));
     return status;
   }
 
@@ -116,7 +124,8 @@ class Bootstrap {
   std::string key(const std::string& suffix) const { return base_ + "/" + suffix; }
 
   shm::SegmentOptions segment_options() const {
-    return {.ranks = o_.size, .epoch = epoch_, .backing = o_.backing, .directory = o_.shm_directory};
+    return {
+        .ranks = o_.size, .epoch = epoch_, .backing = o_.backing, .directory = o_.shm_directory};
   }
 
   Result<Assembly> alone() {
@@ -153,12 +162,14 @@ class Bootstrap {
     if (!text.ok()) return text.status();
     told_ = true;
     Fields f = decode(*text);
-    const int cause = std::clamp(std::atoi(f["cause"].c_str()), 1, static_cast<int>(Cause::kInternal));
+    const int cause =
+        std::clamp(std::atoi(f["cause"].c_str()), 1, static_cast<int>(Cause::kInternal));
     std::vector<int> culprits;
     std::istringstream list(f["culprits"]);
     for (int rank = 0; list >> rank;) culprits.push_back(rank);
     if (culprits.empty()) return Status(static_cast<Cause>(cause), f["text"]);
-    return Status::operation(static_cast<Cause>(cause), std::move(culprits), epoch_, 0, "", f["text"]);
+    return Status::operation(static_cast<Cause>(cause), std::move(culprits), epoch_, 0, "",
+                             f["text"]);
   }
 
   /// Rank 0 hung up: if it gave up, its words say more than that.
@@ -174,15 +185,22 @@ class Bootstrap {
     return Status::operation(status.cause(), {0}, epoch_, 0, "", status.text());
   }
 
-  /// Waits for a key by asking again and again, so that another rank's failure is noticed, and because
-  /// some stores complain aloud about a get() that times out.
-  Result<std::string> await(const std::string& suffix, TimePoint deadline) {
+  /// Waits for a key that `author` writes by asking again and again, so that another rank's failure
+  /// or the author's death is noticed, and because some stores complain aloud about a get() that
+  /// times out.
+  Result<std::string> await(const std::string& suffix, int author, TimePoint deadline) {
+    TimePoint look = os_.now() + kLookInterval;
     for (milliseconds pause = kShortestPause;; pause = std::min(2 * pause, kLongestPause)) {
       auto there = o_.store->contains(key(suffix));
       if (!there.ok()) return there.status();
       if (*there) return o_.store->get(key(suffix), kVerdictGrace);
       if (auto failure = others_failure()) return *failure;
-      if (os_.now() >= deadline) return Status(Cause::kTimeout, key(suffix) + " did not appear in time");
+      if (os_.now() >= look) {
+        if (auto death = death_of(author)) return *death;
+        look = os_.now() + kLookInterval;
+      }
+      if (os_.now() >= deadline)
+        return Status(Cause::kTimeout, key(suffix) + " did not appear in time");
       os_.sleep(pause);
     }
   }
@@ -194,23 +212,29 @@ class Bootstrap {
     if (!ticket.ok()) return ticket.status();
     auto claims = o_.store->add(fmt::format("{}/claim/{}", group, o_.rank), 1);
     if (!claims.ok()) return claims.status();
-    // A rank's k-th start belongs to incarnation k, whatever size it believes in; by then all ranks have
-    // started k - 1 times.
+    // A rank's k-th start belongs to incarnation k, whatever size it believes in; by then all ranks
+    // have started k - 1 times.
     const bool twice = *ticket - 1 < (*claims - 1) * o_.size;
     epoch_ = static_cast<std::uint64_t>(twice ? (*ticket - 1) / o_.size + 1 : *claims);
     base_ = fmt::format("{}/{}", group, epoch_);
     if (twice) {
-      return Status(Cause::kInvalidArgument,
-                    fmt::format("rank {} joined group '{}' twice: two jobs share one store prefix, or "
-                                "an earlier start of this group broke off half way; use another "
-                                "store, port or group name",
-                                o_.rank, o_.name));
+      return Status(
+          Cause::kInvalidArgument,
+          fmt::format("rank {} joined group '{}' twice: two jobs share one store prefix, or "
+                      "an earlier start of this group broke off half way; use another "
+                      "store, port or group name",
+                      o_.rank, o_.name));
     }
     return {};
   }
 
   Status join() {
     if (Status s = enter(); !s.ok()) return s;
+    auto name = os_.random_token();
+    if (!name.ok()) return name.status();
+    auto alive = os_.listen_abstract("topocoll-alive-" + to_hex(*name), 1);
+    if (!alive.ok()) return alive.status();
+    alive_ = std::move(*alive);
     return o_.store->set(key(fmt::format("hello/{}", o_.rank)),
                          encode({{"size", std::to_string(o_.size)},
                                  {"version", std::string(version())},
@@ -218,7 +242,26 @@ class Bootstrap {
                                  {"build", std::string(build_id())},
                                  {"tag", one_line(o_.build_tag)},
                                  {"settings", one_line(o_.settings)},
+                                 {"alive", "topocoll-alive-" + to_hex(*name)},
+                                 {"network", network_namespace()},
                                  {"host", one_line(host_id_)}}));
+  }
+
+  /// The end of a rank that said hello and is still expected, if it came: the kernel gave its
+  /// socket's name back. A rank that gave up has closed it too, but left word.
+  std::optional<Status> death_of(int rank) {
+    const std::string hello = key(fmt::format("hello/{}", rank));
+    auto there = o_.store->contains(hello);
+    if (!there.ok() || !*there) return std::nullopt;
+    auto text = o_.store->get(hello, kVerdictGrace);
+    if (!text.ok()) return std::nullopt;
+    Fields fields = decode(*text);
+    if (fields["alive"].empty() || fields["network"] != network_namespace()) return std::nullopt;
+    if (!os_.listen_abstract(fields["alive"], 1).ok()) return std::nullopt;
+    if (auto failure = others_failure()) return failure;
+    return Status::operation(
+        Cause::kPeerDied, {rank}, epoch_, 0, "",
+        fmt::format("rank {} died while it was joining group '{}'", rank, o_.name));
   }
 
   /// Ranks whose hello is not in the store; one request each.
@@ -239,10 +282,11 @@ class Bootstrap {
   Status missing_error(int awaited) {
     std::vector<int> missing = missing_ranks();
     if (missing.empty() && o_.rank != 0) {
-      return Status::operation(Cause::kTimeout, {0}, epoch_, 0, "",
-                               fmt::format("rank 0 joined group '{}' but did not hand out its shared "
-                                           "segment within {} ms: it has died or is stuck",
-                                           o_.name, o_.timeout.count()));
+      return Status::operation(
+          Cause::kTimeout, {0}, epoch_, 0, "",
+          fmt::format("rank 0 joined group '{}' but did not hand out its shared "
+                      "segment within {} ms: it has died or is stuck",
+                      o_.name, o_.timeout.count()));
     }
     if (missing.empty()) missing.push_back(awaited);  // came too late
     return Status::operation(
@@ -254,23 +298,26 @@ class Bootstrap {
 
   Status compare(int rank, Fields& theirs, Fields& ours) {
     if (theirs["size"] != ours["size"]) {
-      return Status(Cause::kInvalidArgument,
-                    fmt::format("rank {} was started for {} ranks, rank 0 for {}: give all ranks the "
-                                "same world size",
-                                rank, theirs["size"], ours["size"]));
+      return Status(
+          Cause::kInvalidArgument,
+          fmt::format("rank {} was started for {} ranks, rank 0 for {}: give all ranks the "
+                      "same world size",
+                      rank, theirs["size"], ours["size"]));
     }
     for (const char* field : {"wire", "build", "tag"}) {
       if (theirs[field] == ours[field]) continue;
-      return Status(Cause::kVersion,
-                    fmt::format("rank {} runs topocoll {} ({} {}), rank 0 runs {} ({} {}): install one "
-                                "build on all ranks",
-                                rank, theirs["version"], theirs["build"], theirs["tag"],
-                                ours["version"], ours["build"], ours["tag"]));
+      return Status(
+          Cause::kVersion,
+          fmt::format("rank {} runs topocoll {} ({} {}), rank 0 runs {} ({} {}): install one "
+                      "build on all ranks",
+                      rank, theirs["version"], theirs["build"], theirs["tag"], ours["version"],
+                      ours["build"], ours["tag"]));
     }
     if (theirs["settings"] != ours["settings"]) {
-      return Status(Cause::kInvalidArgument,
-                    fmt::format("rank {} was created with {}, rank 0 with {}: give all ranks the same",
-                                rank, theirs["settings"], ours["settings"]));
+      return Status(
+          Cause::kInvalidArgument,
+          fmt::format("rank {} was created with {}, rank 0 with {}: give all ranks the same", rank,
+                      theirs["settings"], ours["settings"]));
     }
     if (theirs["host"] != ours["host"]) {
       return Status(Cause::kUnsupported,
@@ -285,7 +332,7 @@ class Bootstrap {
   Result<Assembly> host() {
     Fields ours;
     for (int r = 0; r < o_.size; ++r) {
-      auto text = await(fmt::format("hello/{}", r), deadline_);
+      auto text = await(fmt::format("hello/{}", r), r, deadline_);
       if (!text.ok()) return absence(text.status(), r);
       Fields theirs = decode(*text);
       if (r == 0) ours = theirs;
@@ -300,10 +347,10 @@ class Bootstrap {
     const std::string socket_name = "topocoll-" + to_hex(*name);
     auto listener = os_.listen_abstract(socket_name, 2 * o_.size);
     if (!listener.ok()) return listener.status();
-    if (Status s = o_.store->set(key("table"),
-                                 encode({{"socket", socket_name},
-                                         {"secret", to_hex(*secret)},
-                                         {"token", to_hex(segment->header().token)}}));
+    if (Status s =
+            o_.store->set(key("table"), encode({{"socket", socket_name},
+                                                {"secret", to_hex(*secret)},
+                                                {"token", to_hex(segment->header().token)}}));
         !s.ok()) {
       return s;
     }
@@ -315,7 +362,8 @@ class Bootstrap {
     return Assembly{std::move(*segment), std::move(*links), epoch_, host_id_};
   }
 
-  /// Ends the epoch for the ranks that have the segment already: they no longer look into the store.
+  /// Ends the epoch for the ranks that have the segment already: they no longer look into the
+  /// store.
   void abandon(const shm::Segment& segment, const Status& status) {
     auto& reason = segment.block(0).reason;
     const std::size_t n = std::min(status.text().size(), reason.size() - 1);
@@ -338,6 +386,10 @@ class Bootstrap {
       const auto ready = os_.wait_readable(fds, std::min(deadline_, os_.now() + kLookInterval));
       if (ready.empty()) {
         if (auto failure = others_failure()) return *failure;
+        for (int r = 1; r < o_.size; ++r) {
+          if (served[static_cast<std::size_t>(r)]) continue;
+          if (auto death = death_of(r)) return *death;
+        }
         if (os_.now() >= deadline_) return unserved_error(served);
         continue;
       }
@@ -403,7 +455,7 @@ class Bootstrap {
 
   /// The other ranks: fetch the segment from rank 0.
   Result<Assembly> visit() {
-    auto text = await("table", deadline_ + kVerdictGrace);
+    auto text = await("table", 0, deadline_ + kVerdictGrace);
     if (!text.ok()) return absence(text.status(), 0);
     Fields table = decode(*text);
     const auto secret = parse_token(table["secret"]);
@@ -439,9 +491,10 @@ class Bootstrap {
     if (!segment.ok()) return segment.status();
     // The token reached this rank through the store, and now through memory: one host.
     if (!equal(segment->header().token, *token) || !equal(echoed, *token)) {
-      return Status(Cause::kUnsupported, fmt::format("rank {} does not see rank 0's memory: they are "
-                                                     "not on one host",
-                                                     o_.rank));
+      return Status(Cause::kUnsupported,
+                    fmt::format("rank {} does not see rank 0's memory: they are "
+                                "not on one host",
+                                o_.rank));
     }
     std::vector<Monitor::Link> links;
     links.push_back({0, std::move(*socket)});
@@ -452,6 +505,7 @@ class Bootstrap {
   const BootstrapOptions& o_;
   TimePoint deadline_;
   std::string host_id_;
+  Fd alive_;  ///< bound while this rank takes part in the meeting
   std::string base_;
   std::uint64_t epoch_ = 1;
   bool told_ = false;

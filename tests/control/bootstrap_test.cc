@@ -7,6 +7,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -257,7 +258,8 @@ TEST(Bootstrap, ARankWithoutDescriptorsFailsForAll) {
   Meeting meeting(3);
   meeting.os = {&Os::real(), &broken, &Os::real()};
   const Results results = meeting.run();
-  // Rank 2 may have been served, and may so have met before rank 1 gave up: then its segment says so.
+  // Rank 2 may have been served, and may so have met before rank 1 gave up: then its segment says
+  // so.
   for (std::size_t r : {0, 1, 2}) {
     if (r == 2 && results[r]->ok()) {
       const auto fault = shm::Gate((*results[r])->segment).fault();
@@ -268,7 +270,8 @@ TEST(Bootstrap, ARankWithoutDescriptorsFailsForAll) {
     }
     EXPECT_EQ(results[r]->status().cause(), Cause::kResource) << r;
     EXPECT_EQ(results[r]->status().culprits(), std::vector<int>{1}) << r;
-    EXPECT_NE(results[r]->status().text().find("rank 1: "), std::string::npos) << results[r]->status().text();
+    EXPECT_NE(results[r]->status().text().find("rank 1: "), std::string::npos)
+        << results[r]->status().text();
     EXPECT_NE(results[r]->status().text().find("Too many open files"), std::string::npos) << r;
   }
 }
@@ -298,7 +301,8 @@ TEST(Bootstrap, ARankThatCannotTakePartSaysSo) {
     const Status own = decline(Os::real(), o, Status(Cause::kInvalidArgument, "TOPOCOLL_X: bad"));
     EXPECT_EQ(own.text(), "TOPOCOLL_X: bad");
     const Results results = meeting.run();
-    expect_failed(results, Cause::kInvalidArgument, {"rank " + std::to_string(odd) + ": TOPOCOLL_X: bad"});
+    expect_failed(results, Cause::kInvalidArgument,
+                  {"rank " + std::to_string(odd) + ": TOPOCOLL_X: bad"});
     EXPECT_LT(Clock::now() - start, 30s);
   }
 }
@@ -313,6 +317,53 @@ TEST(Bootstrap, ARankZeroThatVanishesAfterItsHelloIsTheCulprit) {
   const Results results = meeting.run();
   expect_failed(results, Cause::kTimeout, {"rank 0", "did not hand out"});
   for (std::size_t r : {1, 2}) EXPECT_EQ(results[r]->status().culprits(), std::vector<int>{0});
+}
+
+/// What a rank leaves in the store that dies right after its hello: a name that nobody is bound to.
+void leave_hello(Store& store, int rank, const std::string& fields) {
+  const std::string r = std::to_string(rank);
+  ASSERT_TRUE(store.add("topocoll/test/join", 1).ok());
+  ASSERT_TRUE(store.add("topocoll/test/claim/" + r, 1).ok());
+  const std::string network = std::filesystem::read_symlink("/proc/self/ns/net").string();
+  ASSERT_TRUE(store
+                  .set("topocoll/test/1/hello/" + r,
+                       fields + "alive=topocoll-alive-of-nobody\nnetwork=" + network + "\n")
+                  .ok());
+}
+
+TEST(Bootstrap, ARankZeroThatDiesAfterItsHelloIsNoticedAtOnce) {
+  Meeting meeting(3);
+  meeting.timeout = 60s;
+  meeting.absent = {0};
+  leave_hello(meeting.store(), 0, "size=3\n");
+  const TimePoint start = Clock::now();
+  const Results results = meeting.run();
+  EXPECT_LT(Clock::now() - start, 20s);
+  expect_failed(results, Cause::kPeerDied, {"rank 0 died while it was joining group 'test'"});
+}
+
+TEST(Bootstrap, ARankThatDiesAfterItsHelloIsNoticedAtOnce) {
+  // The same hello as a living rank's, except for the socket.
+  auto store = make_memory_store();
+  {
+    Meeting before(2, store);
+    const Results results = before.run();
+    ASSERT_TRUE(results[0]->ok());
+  }
+  std::string hello = store->get("topocoll/test/1/hello/1", 1s).value();
+  hello.erase(hello.find("alive="),
+              hello.find('\n', hello.find("alive=")) - hello.find("alive=") + 1);
+  hello.erase(hello.find("network="),
+              hello.find('\n', hello.find("network=")) - hello.find("network=") + 1);
+  Meeting meeting(2);
+  meeting.timeout = 60s;
+  meeting.absent = {1};
+  leave_hello(meeting.store(), 1, hello);
+  const TimePoint start = Clock::now();
+  const Results results = meeting.run();
+  EXPECT_LT(Clock::now() - start, 20s);
+  expect_failed(results, Cause::kPeerDied, {"rank 1 died while it was joining group 'test'"});
+  EXPECT_EQ(results[0]->status().culprits(), std::vector<int>{1});
 }
 
 TEST(Bootstrap, ARankThatNeverSpeaksIsNamed) {
