@@ -108,14 +108,26 @@ std::string Core::explain(const Verdict& verdict) const {
       return fmt::format("{} did not take part in time (last operation: number {})", rank_list(who),
                          context_.gate.progress(first).entered);
     case Cause::kMismatch: {
-      const std::string ours = describe_entered(0, seq);
-      const std::string theirs = describe_entered(std::max(0, first), seq);
-      if (ours == theirs) {
+      std::vector<std::pair<std::string, std::vector<int>>> calls;
+      for (int r = 0; r < size(); ++r) {
+        std::string call = describe_entered(r, seq);
+        const auto known = std::find_if(calls.begin(), calls.end(), [&](auto& c) { return c.first == call; });
+        if (known != calls.end()) {
+          known->second.push_back(r);
+        } else {
+          calls.push_back({std::move(call), {r}});
+        }
+      }
+      if (calls.size() == 1) {
         return fmt::format("the counts that rank {} expects differ from those that the others announce for "
                            "{}",
-                           first, ours);
+                           first, calls[0].first);
       }
-      return fmt::format("rank 0 called {}, rank {} called {}", ours, first, theirs);
+      std::string text;
+      for (const auto& [call, ranks] : calls) {
+        text += fmt::format("{}{} called {}", text.empty() ? "" : ", ", rank_list(ranks), call);
+      }
+      return text;
     }
     case Cause::kAborted: return fmt::format("rank {} aborted: {}", first, reason_of(first));
     case Cause::kResource:

@@ -75,7 +75,7 @@ TEST(Mismatch, EveryFieldIsCompared) {
       {"op", [](Operation& o) { o.reduction = ReduceOp::kMax; }},
       {"count", [](Operation& o) { o.count = 11; }},
   };
-  for (int culprit : {1, 2}) {
+  for (int culprit : {0, 1, 2}) {
     for (const Case& c : cases) {
       Announced a(3);
       a.for_all([](Operation& o, int) { o = all_reduce(10); });

@@ -213,6 +213,19 @@ TEST(Fault, DifferentCallsRaiseMismatchOnEveryRankBeforeAnyOutput) {
   }
 }
 
+TEST(Fault, TheRankThatDiffersFromMostIsToBlame) {
+  testing::run_ranks(4, [](Communicator& comm) {
+    float x[8] = {};
+    const std::size_t count = comm.rank() == 0 ? 5 : 4;
+    const Status s = comm.all_reduce(x, x, count, DataType::kF32, ReduceOp::kSum);
+    EXPECT_EQ(s.cause(), Cause::kMismatch) << s.to_string();
+    EXPECT_EQ(s.culprits(), std::vector<int>{0});
+    EXPECT_NE(s.text().find("rank 0 called all_reduce(f32 x 5, sum), ranks 1, 2, 3 called all_reduce(f32 x 4, sum)"),
+              std::string::npos)
+        << s.text();
+  });
+}
+
 TEST(Fault, AForkedChildIsRefusedAndItsParentUnharmed) {
   TOPOCOLL_FORKS_RANKS();
   testing::run_ranks(2, [](Communicator& comm) {

@@ -19,7 +19,7 @@ enum class Stop : std::uint8_t {
   kDead,      ///< `rank` died
   kLeft,      ///< `rank` left without taking part
   kTimeout,
-  kMismatch,  ///< `rank`'s descriptor differs from rank 0's
+  kMismatch,  ///< `rank`'s descriptor differs from those of most
   kResource,  ///< memory could not be had; `status` says which
 };
 

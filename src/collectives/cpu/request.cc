@@ -1,6 +1,8 @@
 #include "collectives/cpu/request.h"
 
 #include <algorithm>
+#include <numeric>
+#include <vector>
 
 namespace topocoll {
 namespace {
@@ -123,15 +125,43 @@ std::uint64_t Announcements::at_root(int root, int rank) const {
   return lists_counts(root) ? counts(root)[rank] : descriptor(root).count;
 }
 
+namespace {
+
+bool agree(const shm::Descriptor& a, const shm::Descriptor& b) {
+  if (a.kind != b.kind || a.type != b.type || a.op != b.op || a.root != b.root) return false;
+  return pairwise(a.kind) || (a.count == b.count && a.counts_hash == b.counts_hash);
+}
+
+/// The first rank that does not call what most ranks call; where two calls have as many ranks, the one
+/// of the lowest rank counts as right.
+int odd_one_out(const Announcements& all, int ranks) {
+  int model = 0;
+  std::ptrdiff_t most = 0;
+  std::vector<int> numbers(static_cast<std::size_t>(ranks));
+  std::iota(numbers.begin(), numbers.end(), 0);
+  for (int r = 0; r < ranks; ++r) {
+    const auto as_r = std::count_if(numbers.begin(), numbers.end(), [&](int other) {
+      return agree(all.descriptor(r), all.descriptor(other));
+    });
+    if (as_r > most) {
+      most = as_r;
+      model = r;
+    }
+  }
+  return *std::find_if(numbers.begin(), numbers.end(), [&](int r) {
+    return !agree(all.descriptor(model), all.descriptor(r));
+  });
+}
+
+}  // namespace
+
 int find_mismatch(const Context& context, std::uint64_t seq) {
   const Announcements all(context, seq);
   const shm::Descriptor& first = all.descriptor(0);
   const bool by_pair = pairwise(first.kind);
   bool lists = all.lists_counts(0);
   for (int r = 1; r < context.ranks; ++r) {
-    const shm::Descriptor& d = all.descriptor(r);
-    if (d.kind != first.kind || d.type != first.type || d.op != first.op || d.root != first.root) return r;
-    if (!by_pair && (d.count != first.count || d.counts_hash != first.counts_hash)) return r;
+    if (!agree(first, all.descriptor(r))) return odd_one_out(all, context.ranks);
     lists |= all.lists_counts(r);
   }
   if (!by_pair) return -1;
