@@ -16,7 +16,9 @@ int fail(const topocoll::Status& status) {
 int main(int argc, char** argv) {
   using namespace std::chrono_literals;
   const char* secret = std::getenv("TOPOCOLL_JOB_SECRET");
-  if (argc != 4 || !secret) return fail({topocoll::Cause::kInvalidArgument, "see the first lines"});
+  const topocoll::Status usage(topocoll::Cause::kInvalidArgument,
+                               "usage: TOPOCOLL_JOB_SECRET=... all_reduce RANK RANKS PORT");
+  if (argc != 4 || !secret) return fail(usage);
   topocoll::CommunicatorOptions options;
   options.rank = std::atoi(argv[1]);
   options.size = std::atoi(argv[2]);

@@ -66,8 +66,10 @@ void bind_options(py::module_& module) {
   py::class_<TopocollOptions, c10d::Backend::Options, c10::intrusive_ptr<TopocollOptions>>(
       module, "Options",
       "Options for init_process_group(..., pg_options=...) and new_group(..., pg_options=...).\n\n"
-      "timeout: limit for creation and for every operation; wins over torch's own timeout argument.\n"
-      "commit: \"strict\" (success is proof that every rank completed the operation) or \"chained\"\n"
+      "timeout: limit for creation and for every operation; wins over torch's own timeout "
+      "argument.\n"
+      "commit: \"strict\" (success is proof that every rank completed the operation) or "
+      "\"chained\"\n"
       "    (the proof of an operation arrives with the next one, or with backend.commit());\n"
       "    None leaves it to TOPOCOLL_COMMIT.")
       .def(py::init([](std::optional<std::chrono::milliseconds> timeout,
@@ -86,7 +88,13 @@ void bind_options(py::module_& module) {
                       self.commit = parse_commit(text);
                     })
       .def_readonly("explicit_timeout", &TopocollOptions::explicit_timeout)
-      .def("copy", [](const TopocollOptions& self) { return c10::make_intrusive<TopocollOptions>(self); });
+      .def("__repr__",
+           [](const py::object& self) {
+             return py::str("topocoll.Options(timeout={!r}, commit={!r})")
+                 .format(self.attr("timeout"), self.attr("commit"));
+           })
+      .def("copy",
+           [](const TopocollOptions& self) { return c10::make_intrusive<TopocollOptions>(self); });
 }
 
 void bind_work(py::module_& module) {
@@ -100,7 +108,8 @@ void bind_work(py::module_& module) {
 }
 
 void no_memory_pools(const TopocollBackend&, const py::object&) {
-  raise(Status(Cause::kUnsupported, "topocoll was built without CUDA: it has no use for memory pools"));
+  raise(Status(Cause::kUnsupported,
+               "topocoll was built without CUDA: it has no use for memory pools"));
 }
 
 void bind_backend(py::module_& module) {
@@ -126,8 +135,8 @@ void bind_backend(py::module_& module) {
            py::arg("options") = c10::intrusive_ptr<c10d::Backend::Options>())
       .def("merge", &TopocollBackend::merge, py::arg("store"), py::arg("options"), py::arg("rank"),
            py::arg("size"))
-      // The next five are called on whatever backend supports splitting or memory pools, although they
-      // are not part of torch's own class.
+      // The next five are called on whatever backend supports splitting or memory pools, although
+      // they are not part of torch's own class.
       .def(
           "perform_nocolor_split", [](const TopocollBackend&, const py::object&) {},
           py::arg("device"), "Nothing: ranks outside of a new group take no part in its creation.")
@@ -143,7 +152,8 @@ void bind_backend(py::module_& module) {
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   using namespace topocoll::plugin;
   py::module_::import("torch._C._distributed_c10d");  // the base classes
-  module.doc() = "topocoll's binding to one minor version of torch; use the package topocoll instead.";
+  module.doc() =
+      "topocoll's binding to one minor version of torch; use the package topocoll instead.";
   register_error_translation();
   bind_options(module);
   bind_work(module);

@@ -298,7 +298,9 @@ Attempt try_hello(Fd socket, const std::string& secret, TimePoint deadline) {
   if (reply.magic != kMagic) {
     attempt.error = Status(Cause::kMismatch, "what listens there is not a topocoll store");
   } else if (reply.admission == Admission::kWrongSecret) {
-    attempt.error = Status(Cause::kInvalidArgument, "the store refused this job's secret");
+    attempt.error = Status(
+        Cause::kInvalidArgument,
+        "the store refused this job's secret: give all ranks the same (TOPOCOLL_JOB_SECRET)");
   } else if (reply.admission != Admission::kAccepted) {
     attempt.error =
         Status(Cause::kVersion, "the store speaks protocol " + std::to_string(reply.version) +

@@ -269,6 +269,7 @@ def _options(job: Job) -> None:
     import topocoll
 
     chosen = topocoll.Options(timeout=datetime.timedelta(seconds=33), commit="chained")
+    assert repr(chosen) == f"topocoll.Options(timeout={chosen.timeout!r}, commit='chained')"
     group = dist.new_group([0, 1], pg_options=chosen)
     assert backend(group).options.timeout == datetime.timedelta(seconds=33)
     assert backend(group).options.commit == "chained"
