@@ -74,7 +74,7 @@ run_cpp() {
   step "C++ tests, preset $preset: run"
   # The thread sanitizer needs addresses where it expects them.
   if [[ $preset == tsan ]] && setarch -R true 2>/dev/null; then launcher=(setarch -R); fi
-  GTEST_OUTPUT="xml:$out/" "${launcher[@]}" ctest --test-dir "$build" --output-on-failure \
+  GTEST_OUTPUT="xml:$out/" "${launcher[@]}" ctest --test-dir "$build" --parallel 2 --output-on-failure \
     --no-tests=ignore ${PATTERN:+--label-exclude '^house$'} --output-junit "$out.ctest.xml" || true
 }
 
