@@ -126,8 +126,11 @@ Result<Topology> read_hwloc_xml(std::string_view text, const std::string& file) 
   const bool newer = version && *version >= 3 && HWLOC_API_VERSION < 0x00030000;
   if (xml.ok() && newer) translate(xml);
   if (!xml.ok()) return xml.status();
+  // hwloc's parser of its own, which is there when its libxml2 plugin is not, skips a declaration by
+  // its line's end and wants the version alone in the first element.
   std::ostringstream out;
-  root.root().print(out, "", pugi::format_raw);
+  out << "<?xml version=\"1.0\"?>\n";
+  root.print(out, "", pugi::format_raw);
   auto topology = load(out.str(), file);
   if (!topology.ok()) return topology;
   // Names come from what hwloc made of the text, which may be odd in ways that it does not mind.
