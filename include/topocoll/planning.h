@@ -15,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -41,10 +42,13 @@ struct PlannedTree {
   std::vector<std::pair<std::string, std::string>> edges;  ///< in the direction of the data
 };
 
-/// A ring of the plan: ranks in sending order.
+/// A ring: ranks in sending order.
 struct PlannedRing {
   std::vector<std::string> order;
   double gbps = 0;  ///< on each link
+  /// Absent where the latency of a hop is not known.
+  std::optional<double> slowest_hop_ns{};
+  std::optional<double> turn_ns{};  ///< all hops together
 };
 
 /// What was weighed, the chosen one included.
@@ -75,6 +79,8 @@ struct PlanningReport {
   Plan plan;
   std::vector<PlannedTree> trees;  ///< of tree plans, as they are executed
   std::vector<PlannedRing> rings;  ///< of ring plans
+  /// Of a plan of one ring: what a ring in the order in which the topology lists its GPUs would have.
+  std::optional<PlannedRing> listed_ring;
   std::vector<PlanCandidate> candidates;
   std::vector<PlanningWish> wishes;  ///< links of the bottleneck, most helpful first
   int declared_links = 0;            ///< capacities that rest on what the system declares

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -142,6 +143,7 @@ struct Made {
   Plan plan;
   std::vector<PlannedTree> trees;
   std::vector<PlannedRing> rings;
+  std::optional<PlannedRing> listed_ring{};
 };
 
 Result<Made> make_trees(const Graph& graph, const PlanningRequest& request) {
@@ -185,6 +187,22 @@ Result<Made> make_trees(const Graph& graph, const PlanningRequest& request) {
   return made;
 }
 
+PlannedRing planned(const Graph& graph, const Routes& routes, const std::vector<int>& order, double gbps) {
+  PlannedRing ring{{}, gbps, 0, 0};
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    ring.order.push_back(graph.rank_id(order[i]));
+    const RankRoute* hop = routes.find(order[i], order[(i + 1) % order.size()]);
+    if (hop == nullptr || !hop->latency_ns || !ring.turn_ns) {
+      ring.slowest_hop_ns.reset();
+      ring.turn_ns.reset();
+      continue;
+    }
+    ring.slowest_hop_ns = std::max(*ring.slowest_hop_ns, *hop->latency_ns);
+    *ring.turn_ns += *hop->latency_ns;
+  }
+  return ring;
+}
+
 Result<Made> make_rings(const Graph& graph, const Routes& routes, const PlanningRequest& request) {
   // One ring too much is no gain: the fewest channels that reach the best rate.
   auto best = round_rings(routes, request.most_channels);
@@ -205,9 +223,15 @@ Result<Made> make_rings(const Graph& graph, const Routes& routes, const Planning
                             best->orders.size() == 1 ? "" : "s", graph.gbps(best->rate_each),
                             ring_algbw(request.kind, graph.gbps(best->upper_bound), graph.ranks()));
   for (const std::vector<int>& order : best->orders) {
-    PlannedRing ring{{}, graph.gbps(best->rate_each)};
-    for (const int r : order) ring.order.push_back(graph.rank_id(r));
-    made.rings.push_back(std::move(ring));
+    made.rings.push_back(planned(graph, routes, order, graph.gbps(best->rate_each)));
+  }
+  if (best->orders.size() == 1) {
+    std::vector<int> listed(at(graph.ranks()));
+    std::iota(listed.begin(), listed.end(), 0);
+    const double rate = routes.rate(listed);
+    if (rate > 0 && listed != best->orders[0]) {
+      made.listed_ring = planned(graph, routes, listed, graph.gbps(rate));
+    }
   }
   made.plan = std::move(*plan);
   return made;
@@ -306,6 +330,7 @@ Result<PlanningReport> plan_collective(const Topology& topology, const PlanningR
   report.plan.topology_fingerprint = report.fingerprint;
   report.trees = std::move(best->trees);
   report.rings = std::move(best->rings);
+  report.listed_ring = std::move(best->listed_ring);
   report.wishes = wishes(graph, *bound, request);
   return report;
 }

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "planner/make_topology.h"
 #include "support/sanitized.h"
 #include "topocoll/topology_formats.h"
 
@@ -118,6 +119,22 @@ TEST_P(Fixture, BroadcastReachesTheFlowOfItsRoot) {
   }
   EXPECT_GE(report->plan_gbps, 0.98 * report->bound_gbps);
   check_loads(*report, file, GetParam());
+}
+
+TEST_P(Fixture, TheOrderInWhichDevicesAreFoundDoesNotChangeTheRates) {
+  const Topology topology = topology_of(GetParam());
+  const bool large = topology.of_kind(NodeKind::kGpu).size() > 16;
+  for (const Kind kind : {Kind::kAllGather, Kind::kAllReduce}) {
+    if (large && kind == Kind::kAllReduce) continue;  // its linear program takes seconds
+    const auto report = plan_collective(topology, {kind, 0, 16});
+    const auto other = plan_collective(testing::enumerated_otherwise(topology, 7), {kind, 0, 16});
+    ASSERT_TRUE(report.ok() && other.ok());
+    EXPECT_NE(other->ranks, report->ranks);
+    EXPECT_EQ(other->bound, report->bound);
+    EXPECT_EQ(other->fingerprint, report->fingerprint);
+    // Weights are rounded to chunks, and plans that are good enough for that may differ.
+    EXPECT_NEAR(other->plan_gbps, report->plan_gbps, 0.01 * report->bound_gbps);
+  }
 }
 
 TEST(Planning, TheSameQuestionGetsTheSameAnswer) {
