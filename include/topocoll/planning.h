@@ -69,7 +69,7 @@ struct PlanningReport {
   CollectiveKind kind = CollectiveKind::kAllReduce;
   int root = 0;
   std::vector<std::string> ranks;  ///< ids
-  std::string fingerprint;         ///< of the topology
+  std::string fingerprint;         ///< plan_fingerprint() of the topology
   std::string bound;               ///< GB/s as a fraction, e.g. "1200/7"
   double bound_gbps = 0;
   bool bound_is_reached = false;   ///< some plan without rounding attains it; otherwise only not exceeded
@@ -94,6 +94,15 @@ TOPOCOLL_API Result<PlanningReport> plan_collective(const Topology& topology, co
 TOPOCOLL_API std::string to_json(const PlanningReport& report);
 /// In words: the plan, the bound, the gap, why this one, and what would help.
 TOPOCOLL_API std::string explain(const PlanningReport& report);
+
+/// Names the machine as far as plans depend on it, as 16 hex digits: not its caches and cores, nor the CPUs that
+/// a process may use, so that ranks which are bound to cores see the machine that the plan was made for.
+TOPOCOLL_API std::string plan_fingerprint(const Topology& topology);
+/// kInvalidArgument if the plan was made for another machine; one without a fingerprint is for any.
+TOPOCOLL_API Status check_made_for(const Plan& plan, const Topology& topology);
+/// The same; and whether it has as many ranks as there are GPUs, its routes exist, and no link or group has to
+/// carry more than it can.
+TOPOCOLL_API Status check_fits(const Plan& plan, const Topology& topology);
 
 /// What a plan is predicted to take at one message size.
 struct PlanPrediction {

@@ -12,9 +12,9 @@
 #include "planner/bound.h"
 #include "planner/choose.h"
 #include "planner/emit.h"
-#include "planner/graph_topology.h"
 #include "planner/hamilton.h"
 #include "planner/index.h"
+#include "planner/machine.h"
 #include "planner/max_flow.h"
 #include "planner/ring_packing.h"
 #include "planner/ring_plans.h"
@@ -31,32 +31,6 @@ constexpr double kWorthTrees = 1.001;
 constexpr double kCloseEnough = 0.98;
 /// Wishes are worth a bound each; more links than this are not asked about.
 constexpr std::size_t kMostWishes = 64;
-
-/// What the planner looks at: where NVLink, xGMI or another fabric connects all GPUs, it is used alone. The way
-/// through PCIe and the host's memory would add a few per cent at best, and everything else passes there.
-struct Machine {
-  Graph graph;
-  int declared_links = 0;
-  int measured_links = 0;
-};
-
-Result<Machine> machine_of(const Topology& topology) {
-  Topology fabric = topology;
-  std::erase_if(fabric.edges, [](const TopologyEdge& e) { return is_tree_edge(e) || e.kind == "interconnect"; });
-  auto graph = graph_from_topology(fabric, {});
-  const bool alone = graph.ok();
-  if (!alone) graph = graph_from_topology(topology, {});
-  if (!graph.ok()) return graph.status();
-  Machine machine{std::move(*graph)};
-  for (const TopologyEdge& e : alone ? fabric.edges : topology.edges) {
-    if (e.bandwidth_gbps.measured) {
-      ++machine.measured_links;
-    } else if (e.bandwidth_gbps.declared) {
-      ++machine.declared_links;
-    }
-  }
-  return machine;
-}
 
 struct BoundOf {
   Rational algbw;
@@ -295,7 +269,7 @@ Result<PlanningReport> plan_collective(const Topology& topology, const PlanningR
   report.kind = request.kind;
   report.root = has_root(request.kind) ? request.root : 0;
   for (int r = 0; r < graph.ranks(); ++r) report.ranks.push_back(graph.rank_id(r));
-  report.fingerprint = topology.fingerprint();
+  report.fingerprint = plan_fingerprint(topology);
   report.bound = bound->algbw.to_string();
   report.bound_gbps = bound->algbw.to_double();
   report.bound_is_reached = bound->reached;
@@ -375,7 +349,7 @@ Result<std::vector<PlanChoice>> choose_plans(const Topology& topology, const Pla
   auto table = choose(candidates->plans, graph, routes, CostModel::declared(), {});
   if (!table.ok()) return table.status();
   std::vector<PlanChoice> choices;
-  const std::string fingerprint = topology.fingerprint();
+  const std::string fingerprint = plan_fingerprint(topology);
   for (PlanBand& band : table->bands) {
     const std::uint64_t shown = std::min(band.max_bytes, ChooseOptions{}.max_bytes);
     auto predicted = simulate_plan(topology, band.plan, {shown});

@@ -120,6 +120,7 @@ TEST_P(PlannedMachine, ItsPlansRunOnProcesses) {
   for (const Kind kind : kKinds) {
     auto report = plan_collective(*topology, {kind, ranks / 2, 8});
     ASSERT_TRUE(report.ok()) << report.status().to_string();
+    report->plan.topology_fingerprint.clear();  // it is to run here, on CPUs
     const auto file = folder_ / (std::string(name(kind)) + ".json");
     std::ofstream(file) << to_json(report->plan);
     files += (files.empty() ? "" : ",") + file.string();
