@@ -8,7 +8,7 @@
 //
 // Ranks are the machine's GPUs, in the order in which the topology lists them. GB/s are 10^9 bytes of the
 // message per second, with the message as users count it: the gathered output of an all_gather, the input of
-// a reduce_scatter or all_reduce, the root's buffer otherwise. What is proved is said in docs/planning.md.
+// a reduce_scatter, all_to_all or all_reduce, the root's buffer otherwise. What is proved is said in docs/planning.md.
 // The same topology and request give the same report, byte for byte.
 // Thread rule: free functions on values. Failure rule: kInvalidArgument names the node or link that makes no
 // sense; kUnsupported says what no plan is made for.
@@ -29,7 +29,7 @@
 namespace topocoll {
 
 struct PlanningRequest {
-  CollectiveKind kind = CollectiveKind::kAllReduce;  ///< all_reduce, all_gather, reduce_scatter, broadcast, reduce
+  CollectiveKind kind = CollectiveKind::kAllReduce;  ///< all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, reduce
   int root = 0;            ///< rank; where the kind has a root
   int most_channels = 16;  ///< of ring plans, 1 to 64
 };

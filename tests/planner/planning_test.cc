@@ -202,7 +202,7 @@ TEST(Planning, ChoicesCoverAllSizesWithoutGaps) {
 TEST(Planning, WhatMakesNoSenseIsNamed) {
   const Topology topology = topology_of("dgx1v_8xV100");
   EXPECT_NE(plan_collective(topology, {Kind::kBroadcast, 8, 16}).status().text().find("root 8"), std::string::npos);
-  EXPECT_EQ(plan_collective(topology, {Kind::kAllToAll, 0, 16}).status().cause(), Cause::kUnsupported);
+  EXPECT_EQ(plan_collective(topology, {Kind::kGather, 0, 16}).status().cause(), Cause::kUnsupported);
   EXPECT_NE(plan_collective(topology, {Kind::kAllReduce, 0, 65}).status().text().find("65 channels"), std::string::npos);
   EXPECT_FALSE(plan_collective(Topology{}, {Kind::kAllReduce, 0, 16}).ok());
 }
