@@ -75,6 +75,11 @@ Text check(const PlanRequest& request) {
   auto plan = read_plan(request.file);
   if (!plan.ok()) return plan.status();
   if (Status verdict = verify(*plan); !verdict.ok()) return verdict.annotated(request.file);
+  if (!request.input.file.empty()) {
+    const auto topology = load_topology(request.input);
+    if (!topology.ok()) return topology.status();
+    if (Status s = check_fits(*plan, *topology); !s.ok()) return s.annotated(request.file);
+  }
   std::size_t steps = 0;
   for (const auto& of_rank : plan->steps) steps += of_rank.size();
   return fmt::format("{}: OK, {} {} on {} rank{}, {} steps\n", request.file, name(plan->kind),
@@ -104,8 +109,9 @@ Result<Question> question(const PlanRequest& request) {
 Text make(const PlanRequest& request, bool in_words) {
   const auto asked = question(request);
   if (!asked.ok()) return asked.status();
-  const auto report = plan_collective(asked->topology, asked->planning);
+  auto report = plan_collective(asked->topology, asked->planning);
   if (!report.ok()) return report.status();
+  if (request.any_machine) report->plan.topology_fingerprint.clear();
   if (!request.output.empty()) {
     if (Status s = write_file(request.output, to_json(report->plan)); !s.ok()) return s;
   }
@@ -174,6 +180,7 @@ Text simulate(const PlanRequest& request) {
     auto read = read_plan(request.file);
     if (!read.ok()) return read.status();
     plan = std::move(*read);
+    if (Status s = check_made_for(plan, asked->topology); !s.ok()) return s.annotated(request.file);
   }
   const auto predictions = simulate_plan(asked->topology, plan, sizes);
   if (!predictions.ok()) return predictions.status();
@@ -241,6 +248,7 @@ void add_plan(CLI::App& app, PlanRequest& request, std::function<Result<std::str
   CLI::App* made = plan->add_subcommand("make", "the best plan for a machine, and the bound no plan exceeds");
   add_planning_options(made, request);
   made->add_option("--output", request.output, "write the plan itself to this file");
+  made->add_flag("--any-machine", request.any_machine, "let the plan run on other machines than the one it is made for");
   made->callback([&] { action = [&] { return make(request, false); }; });
 
   CLI::App* explained = plan->add_subcommand("explain", "the same in words: why this plan, and what would help");
@@ -268,6 +276,7 @@ void add_plan(CLI::App& app, PlanRequest& request, std::function<Result<std::str
 
   CLI::App* checked = plan->add_subcommand("check", "prove that a plan file is right, or say where it is not");
   checked->add_option("FILE", request.file, "a plan in JSON; - for standard input")->required();
+  checked->add_option("--topology", request.input.file, "a machine: whether the plan was made for it, and fits its links");
   checked->callback([&] { action = [&] { return check(request); }; });
 }
 

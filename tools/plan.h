@@ -14,7 +14,7 @@
 namespace topocoll::tools {
 
 struct PlanRequest {
-  TopoInput input;                 ///< of make, explain, simulate and compare
+  TopoInput input;                 ///< of make, explain, simulate and compare; check: --topology
   std::string file;                ///< show, check, simulate: a plan
   std::string collective = "all_reduce";
   std::string algorithm;           ///< show; empty: two_shot for all_reduce, else one_shot
@@ -23,6 +23,7 @@ struct PlanRequest {
   int channels = 16;
   std::vector<std::string> sizes;  ///< of simulate
   std::string output;              ///< make: where the plan itself goes
+  bool any_machine = false;        ///< make: the plan names no machine
   bool json = false;
 };
 

@@ -8,13 +8,14 @@
 //
 // Ranks are the machine's GPUs, in the order in which the topology lists them. GB/s are 10^9 bytes of the
 // message per second, with the message as users count it: the gathered output of an all_gather, the input of
-// a reduce_scatter or all_reduce, the root's buffer otherwise. What is proved is said in docs/planning.md.
+// a reduce_scatter, all_to_all or all_reduce, the root's buffer otherwise. What is proved is said in docs/planning.md.
 // The same topology and request give the same report, byte for byte.
 // Thread rule: free functions on values. Failure rule: kInvalidArgument names the node or link that makes no
 // sense; kUnsupported says what no plan is made for.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,7 +29,7 @@
 namespace topocoll {
 
 struct PlanningRequest {
-  CollectiveKind kind = CollectiveKind::kAllReduce;  ///< all_reduce, all_gather, reduce_scatter, broadcast, reduce
+  CollectiveKind kind = CollectiveKind::kAllReduce;  ///< all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, reduce
   int root = 0;            ///< rank; where the kind has a root
   int most_channels = 16;  ///< of ring plans, 1 to 64
 };
@@ -41,10 +42,13 @@ struct PlannedTree {
   std::vector<std::pair<std::string, std::string>> edges;  ///< in the direction of the data
 };
 
-/// A ring of the plan: ranks in sending order.
+/// A ring: ranks in sending order.
 struct PlannedRing {
   std::vector<std::string> order;
   double gbps = 0;  ///< on each link
+  /// Absent where the latency of a hop is not known.
+  std::optional<double> slowest_hop_ns{};
+  std::optional<double> turn_ns{};  ///< all hops together
 };
 
 /// What was weighed, the chosen one included.
@@ -65,7 +69,7 @@ struct PlanningReport {
   CollectiveKind kind = CollectiveKind::kAllReduce;
   int root = 0;
   std::vector<std::string> ranks;  ///< ids
-  std::string fingerprint;         ///< of the topology
+  std::string fingerprint;         ///< plan_fingerprint() of the topology
   std::string bound;               ///< GB/s as a fraction, e.g. "1200/7"
   double bound_gbps = 0;
   bool bound_is_reached = false;   ///< some plan without rounding attains it; otherwise only not exceeded
@@ -75,6 +79,8 @@ struct PlanningReport {
   Plan plan;
   std::vector<PlannedTree> trees;  ///< of tree plans, as they are executed
   std::vector<PlannedRing> rings;  ///< of ring plans
+  /// Of a plan of one ring: what a ring in the order in which the topology lists its GPUs would have.
+  std::optional<PlannedRing> listed_ring;
   std::vector<PlanCandidate> candidates;
   std::vector<PlanningWish> wishes;  ///< links of the bottleneck, most helpful first
   int declared_links = 0;            ///< capacities that rest on what the system declares
@@ -88,6 +94,15 @@ TOPOCOLL_API Result<PlanningReport> plan_collective(const Topology& topology, co
 TOPOCOLL_API std::string to_json(const PlanningReport& report);
 /// In words: the plan, the bound, the gap, why this one, and what would help.
 TOPOCOLL_API std::string explain(const PlanningReport& report);
+
+/// Names the machine as far as plans depend on it, as 16 hex digits: not its caches and cores, nor the CPUs that
+/// a process may use, so that ranks which are bound to cores see the machine that the plan was made for.
+TOPOCOLL_API std::string plan_fingerprint(const Topology& topology);
+/// kInvalidArgument if the plan was made for another machine; one without a fingerprint is for any.
+TOPOCOLL_API Status check_made_for(const Plan& plan, const Topology& topology);
+/// The same; and whether it has as many ranks as there are GPUs, its routes exist, and no link or group has to
+/// carry more than it can.
+TOPOCOLL_API Status check_fits(const Plan& plan, const Topology& topology);
 
 /// What a plan is predicted to take at one message size.
 struct PlanPrediction {

@@ -7,6 +7,10 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <optional>
+
+#include "topocoll/planning.h"
+#include "topocoll/topology.h"
 
 namespace topocoll {
 namespace {
@@ -70,6 +74,7 @@ Result<GivenPlans> read_given_plans(const std::string& files, int ranks, bool re
   GivenPlans given;
   given.digest = "none";
   std::uint64_t hash = 0xcbf29ce484222325u;
+  std::optional<Result<Topology>> machine;
   for (std::size_t at = 0; at < files.size();) {
     const std::size_t end = std::min(files.find(',', at), files.size());
     const std::string path = files.substr(at, end - at);
@@ -82,6 +87,11 @@ Result<GivenPlans> read_given_plans(const std::string& files, int ranks, bool re
     if (!plan.ok()) return refuse(plan.status());
     if (Status s = verify(*plan); !s.ok()) return refuse(s);
     if (plan->ranks != ranks) continue;
+    if (!plan->topology_fingerprint.empty()) {
+      if (!machine) machine = discover_topology();
+      // Where the machine cannot be read there is nothing to compare with.
+      if (Status s = machine->ok() ? check_made_for(*plan, **machine) : Status(); !s.ok()) return refuse(s);
+    }
     if (reproducible) {
       if (Status s = check_reproducible(*plan); !s.ok()) return refuse(s);
     }

@@ -1,7 +1,7 @@
 // Given plans: the files that TOPOCOLL_PLAN names, read and proved when a communicator is made.
 //
-// Thread rule: a free function. Failure rule: a file that cannot be read, is no plan, does not verify, or
-// may not be used under TOPOCOLL_REPRODUCIBLE is an error that names it. A plan for another number of ranks
+// Thread rule: a free function. Failure rule: a file that cannot be read, is no plan, does not verify, was made
+// for another machine, or may not be used under TOPOCOLL_REPRODUCIBLE is an error that names it. A plan for another number of ranks
 // is no error: a job has groups of several sizes, and each uses what is made for it.
 #pragma once
 

@@ -10,6 +10,7 @@
 #include "planner/allreduce.h"
 #include "planner/double_tree.h"
 #include "planner/emit.h"
+#include "planner/exchange.h"
 #include "planner/index.h"
 #include "planner/ring_packing.h"
 #include "planner/ring_plans.h"
@@ -248,6 +249,13 @@ Result<Candidates> make_candidates(CollectiveKind kind, const Graph& graph, cons
   if (rings_serve(kind)) {
     if (Status s = add_rings(kind, graph, routes, options, collector); !s.ok()) return s;
     if (Status s = add_trees(kind, graph, options, collector); !s.ok()) return s;
+  }
+  if (kind == CollectiveKind::kAllToAll) {
+    const Result<Exchange> exchange = pack_exchange(graph);
+    if (!exchange.ok()) return exchange.status();
+    Result<TreePlan> plan = plan_from_exchange(graph, *exchange);
+    if (!plan.ok()) return plan.status();
+    collector.add("exchange", std::move(plan->plan));
   }
   return candidates;
 }

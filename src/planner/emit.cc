@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "planner/exchange_steps.h"
 #include "planner/index.h"
 #include "planner/stages.h"
 #include "planner/steps.h"
@@ -56,25 +57,6 @@ Status check_size(const Plan& plan, std::size_t chunks) {
   return Status(
       Cause::kUnsupported,
       fmt::format("a flat tree plan of {} ranks would have {} chunks on each", plan.ranks, chunks));
-}
-
-/// The table of channels, with the bandwidth that a chunk's share of the message takes.
-std::vector<Route> routes_of(const StageWriter& writer, const Graph& graph, double chunk_gbps) {
-  std::vector<Route> routes;
-  for (const auto& [pair, paths] : writer.channels()) {
-    for (const auto& [path, use] : paths) {
-      Route route{pair.first, pair.second, use.channel, {}, chunk_gbps * use.chunks};
-      route.path.push_back(graph.rank_id(pair.first));
-      for (const int l : path) {
-        route.path.push_back(graph.nodes[at(graph.links[at(l)].to)].id);
-      }
-      routes.push_back(std::move(route));
-    }
-  }
-  std::sort(routes.begin(), routes.end(), [](const Route& a, const Route& b) {
-    return std::tie(a.from, a.to, a.channel) < std::tie(b.from, b.to, b.channel);
-  });
-  return routes;
 }
 
 Plan header(CollectiveKind kind, std::string algorithm, const Graph& graph, int root, int chunks) {
@@ -129,7 +111,7 @@ Result<TreePlan> plan_from_packing(CollectiveKind kind, const Graph& graph, cons
   writer.write();
   result.chunks = rounding.count;
   result.algbw = rounding.rate * (all_roots ? plan.ranks : 1);
-  plan.routes = routes_of(writer, graph, rounding.rate / rounding.chunks);
+  plan.routes = writer.channels().routes(graph, rounding.rate / rounding.chunks);
   return result;
 }
 
@@ -152,7 +134,33 @@ Result<TreePlan> plan_from_pairs(const Graph& graph, const std::vector<TreePair>
   }
   StageWriter writer(result.plan, chunks);
   writer.write();
-  result.plan.routes = routes_of(writer, graph, rounding.rate / rounding.chunks);
+  result.plan.routes = writer.channels().routes(graph, rounding.rate / rounding.chunks);
+  return result;
+}
+
+Result<TreePlan> plan_from_exchange(const Graph& graph, const Exchange& exchange,
+                                    const RoundingLimits& limits) {
+  std::map<std::pair<int, int>, int> pairs;
+  std::vector<Share> shares;
+  for (const ExchangeWay& way : exchange.ways) {
+    const auto [pair, added] =
+        pairs.try_emplace({way.way.root, way.to}, static_cast<int>(pairs.size()));
+    shares.push_back({pair->second, way.share, loads_of(graph, {&way.way})});
+  }
+  const Rounding rounding = round_shares(shares, capacities(graph), limits);
+  TreePlan result{header(CollectiveKind::kAllToAll, "exchange", graph, 0, rounding.chunks),
+                  rounding.rate * graph.ranks(), rounding.count};
+  if (Status s = check_size(result.plan, at(rounding.chunks) * at(result.plan.ranks)); !s.ok()) return s;
+  std::vector<ExchangePiece> pieces;
+  std::vector<int> next(pairs.size(), 0);
+  for (std::size_t w = 0; w < exchange.ways.size(); ++w) {
+    const ExchangeWay& way = exchange.ways[w];
+    for (int k = 0; k < rounding.count[w]; ++k) {
+      pieces.push_back({&way.way, way.to, next[at(shares[w].group)]++});
+    }
+  }
+  const ChannelTable channels = write_exchange(result.plan, std::move(pieces));
+  result.plan.routes = channels.routes(graph, rounding.rate / rounding.chunks);
   return result;
 }
 

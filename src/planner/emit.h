@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "planner/exchange.h"
 #include "planner/graph.h"
 #include "planner/rounding.h"
 #include "planner/trees.h"
@@ -45,6 +46,10 @@ Result<TreePlan> plan_from_packing(CollectiveKind kind, const Graph& graph, cons
 /// all_reduce.
 Result<TreePlan> plan_from_pairs(const Graph& graph, const std::vector<TreePair>& pairs,
                                  const RoundingLimits& limits = {1024, 256, 0.9945});
+
+/// all_to_all along ways that may pass other ranks. Pieces are few, as each is a chunk of every block.
+Result<TreePlan> plan_from_exchange(const Graph& graph, const Exchange& exchange,
+                                    const RoundingLimits& limits = {16, 8, 0.99});
 
 /// Whether the plan's routes exist in the graph and no link or group has to carry more than its
 /// capacity.

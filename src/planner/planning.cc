@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -11,9 +12,10 @@
 #include "planner/bound.h"
 #include "planner/choose.h"
 #include "planner/emit.h"
-#include "planner/graph_topology.h"
+#include "planner/exchange.h"
 #include "planner/hamilton.h"
 #include "planner/index.h"
+#include "planner/machine.h"
 #include "planner/max_flow.h"
 #include "planner/ring_packing.h"
 #include "planner/ring_plans.h"
@@ -30,32 +32,7 @@ constexpr double kWorthTrees = 1.001;
 constexpr double kCloseEnough = 0.98;
 /// Wishes are worth a bound each; more links than this are not asked about.
 constexpr std::size_t kMostWishes = 64;
-
-/// What the planner looks at: where NVLink, xGMI or another fabric connects all GPUs, it is used alone. The way
-/// through PCIe and the host's memory would add a few per cent at best, and everything else passes there.
-struct Machine {
-  Graph graph;
-  int declared_links = 0;
-  int measured_links = 0;
-};
-
-Result<Machine> machine_of(const Topology& topology) {
-  Topology fabric = topology;
-  std::erase_if(fabric.edges, [](const TopologyEdge& e) { return is_tree_edge(e) || e.kind == "interconnect"; });
-  auto graph = graph_from_topology(fabric, {});
-  const bool alone = graph.ok();
-  if (!alone) graph = graph_from_topology(topology, {});
-  if (!graph.ok()) return graph.status();
-  Machine machine{std::move(*graph)};
-  for (const TopologyEdge& e : alone ? fabric.edges : topology.edges) {
-    if (e.bandwidth_gbps.measured) {
-      ++machine.measured_links;
-    } else if (e.bandwidth_gbps.declared) {
-      ++machine.declared_links;
-    }
-  }
-  return machine;
-}
+constexpr int kMostAskedExchange = 16;
 
 struct BoundOf {
   Rational algbw;
@@ -92,10 +69,19 @@ Result<BoundOf> rooted_bound(const Graph& graph, int root, bool toward_root) {
   return result;
 }
 
+BoundOf bound_of(const Graph& graph, const Exchange& exchange) {
+  return {exchange.bound, exchange.reached, exchange.cut.empty() ? "" : describe_cut(graph, exchange.cut), exchange.cut};
+}
+
 Result<BoundOf> bound_of(const Graph& graph, CollectiveKind kind, int root) {
   switch (kind) {
     case CollectiveKind::kBroadcast: return rooted_bound(graph, root, false);
     case CollectiveKind::kReduce: return rooted_bound(graph, root, true);
+    case CollectiveKind::kAllToAll: {
+      const auto exchange = pack_exchange(graph);
+      if (!exchange.ok()) return exchange.status();
+      return bound_of(graph, *exchange);
+    }
     case CollectiveKind::kAllReduce: {
       auto bound = allreduce_bound(graph);
       if (!bound.ok()) return bound.status();
@@ -142,6 +128,7 @@ struct Made {
   Plan plan;
   std::vector<PlannedTree> trees;
   std::vector<PlannedRing> rings;
+  std::optional<PlannedRing> listed_ring{};
 };
 
 Result<Made> make_trees(const Graph& graph, const PlanningRequest& request) {
@@ -185,6 +172,22 @@ Result<Made> make_trees(const Graph& graph, const PlanningRequest& request) {
   return made;
 }
 
+PlannedRing planned(const Graph& graph, const Routes& routes, const std::vector<int>& order, double gbps) {
+  PlannedRing ring{{}, gbps, 0, 0};
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    ring.order.push_back(graph.rank_id(order[i]));
+    const RankRoute* hop = routes.find(order[i], order[(i + 1) % order.size()]);
+    if (hop == nullptr || !hop->latency_ns || !ring.turn_ns) {
+      ring.slowest_hop_ns.reset();
+      ring.turn_ns.reset();
+      continue;
+    }
+    ring.slowest_hop_ns = std::max(*ring.slowest_hop_ns, *hop->latency_ns);
+    *ring.turn_ns += *hop->latency_ns;
+  }
+  return ring;
+}
+
 Result<Made> make_rings(const Graph& graph, const Routes& routes, const PlanningRequest& request) {
   // One ring too much is no gain: the fewest channels that reach the best rate.
   auto best = round_rings(routes, request.most_channels);
@@ -205,17 +208,64 @@ Result<Made> make_rings(const Graph& graph, const Routes& routes, const Planning
                             best->orders.size() == 1 ? "" : "s", graph.gbps(best->rate_each),
                             ring_algbw(request.kind, graph.gbps(best->upper_bound), graph.ranks()));
   for (const std::vector<int>& order : best->orders) {
-    PlannedRing ring{{}, graph.gbps(best->rate_each)};
-    for (const int r : order) ring.order.push_back(graph.rank_id(r));
-    made.rings.push_back(std::move(ring));
+    made.rings.push_back(planned(graph, routes, order, graph.gbps(best->rate_each)));
+  }
+  if (best->orders.size() == 1) {
+    std::vector<int> listed(at(graph.ranks()));
+    std::iota(listed.begin(), listed.end(), 0);
+    const double rate = routes.rate(listed);
+    if (rate > 0 && listed != best->orders[0]) {
+      made.listed_ring = planned(graph, routes, listed, graph.gbps(rate));
+    }
   }
   made.plan = std::move(*plan);
   return made;
 }
 
-/// Bounds with one link of the bottleneck twice as wide.
+/// Every rank sends to every other along one route.
+Result<Made> make_direct_exchange(const Graph& graph, const Routes& routes) {
+  std::vector<double> load(routes.capacities().size(), 0);
+  for (int a = 0; a < graph.ranks(); ++a) {
+    for (int b = 0; b < graph.ranks(); ++b) {
+      if (a == b) continue;
+      const RankRoute* route = routes.find(a, b);
+      if (route == nullptr) {
+        return Status(Cause::kUnsupported, fmt::format("{} reaches {} through other ranks only", graph.rank_id(a),
+                                                       graph.rank_id(b)));
+      }
+      for (const Load& l : route->loads) load[at(l.resource)] += l.load;
+    }
+  }
+  int fullest = 0;
+  for (int r = 1; r < routes.resources(); ++r) {
+    if (load[at(r)] * routes.capacities()[at(fullest)] > load[at(fullest)] * routes.capacities()[at(r)]) fullest = r;
+  }
+  const double each = graph.gbps(routes.capacities()[at(fullest)] / load[at(fullest)]);
+  auto plan = make_direct_plan(CollectiveKind::kAllToAll, "one_shot", graph.ranks(), 0);
+  if (!plan.ok()) return plan.status();
+  if (Status s = set_routes(*plan, graph, routes, each); !s.ok()) return s;
+  Made made{"direct", each * graph.ranks(), "", std::move(*plan), {}, {}};
+  made.reason = fmt::format("every pair by its shortest route; {} carries {:g} blocks", routes.resource_name(fullest),
+                            load[at(fullest)]);
+  return made;
+}
+
+Result<Made> make_exchange(const Graph& graph, const Exchange& exchange) {
+  auto plan = plan_from_exchange(graph, exchange);
+  if (!plan.ok()) return plan.status();
+  Made made{"exchange", plan->algbw, "", std::move(plan->plan), {}, {}};
+  std::size_t most_hops = 0;
+  for (const ExchangeWay& way : exchange.ways) most_hops = std::max(most_hops, way.way.hops.size());
+  made.reason = fmt::format("{} ways of at most {} hops, shares in {} chunks; no ways give more than {:.4g} GB/s",
+                            exchange.ways.size(), most_hops, made.plan.chunks, exchange.bound.to_double());
+  return made;
+}
+
+/// Bounds with one link of the bottleneck twice as wide. Each bound of an all_to_all is a linear program,
+/// which takes long for many ranks.
 std::vector<PlanningWish> wishes(const Graph& graph, const BoundOf& bound, const PlanningRequest& request) {
   std::vector<PlanningWish> result;
+  if (request.kind == CollectiveKind::kAllToAll && graph.ranks() > kMostAskedExchange) return result;
   std::vector<bool> inside(graph.nodes.size(), false);
   for (const int n : bound.cut) inside[at(n)] = true;
   for (std::size_t l = 0; l < graph.links.size() && result.size() < kMostWishes; ++l) {
@@ -238,12 +288,13 @@ Status check(const PlanningRequest& request, const Graph& graph) {
     case CollectiveKind::kAllGather:
     case CollectiveKind::kReduceScatter:
     case CollectiveKind::kBroadcast:
-    case CollectiveKind::kReduce: break;
+    case CollectiveKind::kReduce:
+    case CollectiveKind::kAllToAll: break;
     default:
       return Status(Cause::kUnsupported,
                     fmt::format("no plan is made for {}: its direct plan (every pair of ranks talks) is the "
                                 "only one; plans are made for all_reduce, all_gather, reduce_scatter, "
-                                "broadcast and reduce",
+                                "all_to_all, broadcast and reduce",
                                 name(request.kind)));
   }
   if (request.root < 0 || request.root >= graph.ranks()) {
@@ -257,31 +308,11 @@ Status check(const PlanningRequest& request, const Graph& graph) {
   return Status();
 }
 
-}  // namespace
+/// Keeps the best of what is weighed, and all of it in the report.
+struct Scales {
+  explicit Scales(PlanningReport& into) : report(into) {}
 
-Result<PlanningReport> plan_collective(const Topology& topology, const PlanningRequest& request) {
-  auto read = machine_of(topology);
-  if (!read.ok()) return read.status();
-  const Graph& graph = read->graph;
-  if (Status s = check(request, graph); !s.ok()) return s;
-  auto bound = bound_of(graph, request.kind, request.root);
-  if (!bound.ok()) return bound.status();
-
-  PlanningReport report;
-  report.kind = request.kind;
-  report.root = has_root(request.kind) ? request.root : 0;
-  for (int r = 0; r < graph.ranks(); ++r) report.ranks.push_back(graph.rank_id(r));
-  report.fingerprint = topology.fingerprint();
-  report.bound = bound->algbw.to_string();
-  report.bound_gbps = bound->algbw.to_double();
-  report.bound_is_reached = bound->reached;
-  report.bottleneck = bound->bottleneck;
-  report.declared_links = read->declared_links;
-  report.measured_links = read->measured_links;
-
-  std::optional<Made> best;
-  Status first_error;
-  const auto weigh = [&](const char* algorithm, Result<Made> made, double at_least) {
+  void weigh(const char* algorithm, Result<Made> made, double at_least) {
     if (!made.ok()) {
       report.candidates.push_back({algorithm, 0, made.status().text()});
       if (first_error.ok()) first_error = made.status();
@@ -289,14 +320,63 @@ Result<PlanningReport> plan_collective(const Topology& topology, const PlanningR
     }
     report.candidates.push_back({made->algorithm, made->gbps, made->reason});
     if (!best || made->gbps >= at_least) best = std::move(*made);
-  };
-  weigh("trees", make_trees(graph, request), 0);
-  if (best && graph.ranks() > kMaxExactRing && best->gbps > kCloseEnough * report.bound_gbps) {
-    report.candidates.push_back({"rings", 0, "not searched among so many ranks: trees come close to the bound"});
-  } else {
-    weigh("rings", make_rings(graph, Routes(graph), request), best ? best->gbps / kWorthTrees : 0);
   }
-  if (!best) return first_error;
+  /// What a simpler plan must have to be preferred.
+  [[nodiscard]] double simpler() const { return best ? best->gbps / kWorthTrees : 0; }
+
+  PlanningReport& report;
+  std::optional<Made> best;
+  Status first_error;
+};
+
+void weigh_trees_and_rings(const Graph& graph, const PlanningRequest& request, Scales& scales) {
+  scales.weigh("trees", make_trees(graph, request), 0);
+  const auto& best = scales.best;
+  if (best && graph.ranks() > kMaxExactRing && best->gbps > kCloseEnough * scales.report.bound_gbps) {
+    scales.report.candidates.push_back(
+        {"rings", 0, "not searched among so many ranks: trees come close to the bound"});
+  } else {
+    scales.weigh("rings", make_rings(graph, Routes(graph), request), scales.simpler());
+  }
+}
+
+}  // namespace
+
+Result<PlanningReport> plan_collective(const Topology& topology, const PlanningRequest& request) {
+  auto read = machine_of(topology);
+  if (!read.ok()) return read.status();
+  const Graph& graph = read->graph;
+  if (Status s = check(request, graph); !s.ok()) return s;
+  std::optional<Exchange> exchange;
+  if (request.kind == CollectiveKind::kAllToAll) {
+    auto packed = pack_exchange(graph);
+    if (!packed.ok()) return packed.status();
+    exchange = std::move(*packed);
+  }
+  auto bound = exchange ? bound_of(graph, *exchange) : bound_of(graph, request.kind, request.root);
+  if (!bound.ok()) return bound.status();
+
+  PlanningReport report;
+  report.kind = request.kind;
+  report.root = has_root(request.kind) ? request.root : 0;
+  for (int r = 0; r < graph.ranks(); ++r) report.ranks.push_back(graph.rank_id(r));
+  report.fingerprint = plan_fingerprint(topology);
+  report.bound = bound->algbw.to_string();
+  report.bound_gbps = bound->algbw.to_double();
+  report.bound_is_reached = bound->reached;
+  report.bottleneck = bound->bottleneck;
+  report.declared_links = read->declared_links;
+  report.measured_links = read->measured_links;
+
+  Scales scales(report);
+  if (exchange) {
+    scales.weigh("exchange", make_exchange(graph, *exchange), 0);
+    scales.weigh("direct", make_direct_exchange(graph, Routes(graph)), scales.simpler());
+  } else {
+    weigh_trees_and_rings(graph, request, scales);
+  }
+  std::optional<Made>& best = scales.best;
+  if (!best) return scales.first_error;
   if (Status s = verify(best->plan); !s.ok()) {
     return Status(Cause::kInternal, "the plan that was made does not verify: " + s.text());
   }
@@ -306,6 +386,7 @@ Result<PlanningReport> plan_collective(const Topology& topology, const PlanningR
   report.plan.topology_fingerprint = report.fingerprint;
   report.trees = std::move(best->trees);
   report.rings = std::move(best->rings);
+  report.listed_ring = std::move(best->listed_ring);
   report.wishes = wishes(graph, *bound, request);
   return report;
 }
@@ -350,7 +431,7 @@ Result<std::vector<PlanChoice>> choose_plans(const Topology& topology, const Pla
   auto table = choose(candidates->plans, graph, routes, CostModel::declared(), {});
   if (!table.ok()) return table.status();
   std::vector<PlanChoice> choices;
-  const std::string fingerprint = topology.fingerprint();
+  const std::string fingerprint = plan_fingerprint(topology);
   for (PlanBand& band : table->bands) {
     const std::uint64_t shown = std::min(band.max_bytes, ChooseOptions{}.max_bytes);
     auto predicted = simulate_plan(topology, band.plan, {shown});

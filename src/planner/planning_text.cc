@@ -20,6 +20,19 @@ Json edges_json(const PlannedTree& tree) {
   return edges;
 }
 
+Json ring_json(const PlannedRing& ring) {
+  Json json = {{"order", ring.order}, {"gbps", ring.gbps}};
+  if (ring.slowest_hop_ns) json["slowest_hop_ns"] = *ring.slowest_hop_ns;
+  if (ring.turn_ns) json["turn_ns"] = *ring.turn_ns;
+  return json;
+}
+
+/// "; slowest hop 300 ns, a turn 2400 ns", or nothing where it is not known.
+std::string skew_words(const PlannedRing& ring) {
+  if (!ring.slowest_hop_ns || !ring.turn_ns) return "";
+  return fmt::format("; slowest hop {:.4g} ns, a turn {:.5g} ns", *ring.slowest_hop_ns, *ring.turn_ns);
+}
+
 std::string rest(std::size_t all) {
   return all > kShown ? fmt::format("  ... and {} more (--json has all)\n", all - kShown) : "";
 }
@@ -51,8 +64,9 @@ std::string to_json(const PlanningReport& report) {
   }
   json["rings"] = Json::array();
   for (const PlannedRing& ring : report.rings) {
-    json["rings"].push_back({{"order", ring.order}, {"gbps", ring.gbps}});
+    json["rings"].push_back(ring_json(ring));
   }
+  if (report.listed_ring) json["listed_ring"] = ring_json(*report.listed_ring);
   json["candidates"] = Json::array();
   for (const PlanCandidate& c : report.candidates) {
     json["candidates"].push_back({{"algorithm", c.algorithm}, {"gbps", c.gbps}, {"reason", c.reason}});
@@ -83,9 +97,14 @@ std::string explain(const PlanningReport& report) {
     text += "\nrings, in sending order\n";
     for (std::size_t i = 0; i < std::min(kShown, report.rings.size()); ++i) {
       const PlannedRing& ring = report.rings[i];
-      text += fmt::format("  {:.4g} GB/s  {} -> {}\n", ring.gbps, fmt::join(ring.order, " -> "), ring.order.front());
+      text += fmt::format("  {:.4g} GB/s  {} -> {}{}\n", ring.gbps, fmt::join(ring.order, " -> "), ring.order.front(),
+                          skew_words(ring));
     }
     text += rest(report.rings.size());
+    if (report.listed_ring) {
+      text += fmt::format("  in the order in which the machine lists its GPUs: {:.4g} GB/s{}\n", report.listed_ring->gbps,
+                          skew_words(*report.listed_ring));
+    }
   }
   if (!report.trees.empty()) {
     text += "\ntrees\n";

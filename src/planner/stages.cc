@@ -20,47 +20,26 @@ std::vector<int> depths(const Tree& tree, int ranks, bool away) {
 }  // namespace
 
 StageWriter::StageWriter(Plan& plan, const std::vector<ChunkTrees>& chunks)
-    : plan_(plan), chunks_(chunks), scratch_used_(at(plan.ranks)) {
+    : plan_(plan), chunks_(chunks), scratch_(at(plan.ranks)) {
   plan_.steps.assign(at(plan.ranks), {});
 }
 
 void StageWriter::write() {
   collect();
   distribute();
-  plan_.channels = 1;
-  for (const auto& [pair, paths] : channels_) {
-    plan_.channels = std::max(plan_.channels, static_cast<int>(paths.size()));
-  }
+  plan_.channels = channels_.most();
   plan_.scratch_chunks = 0;
-  for (const auto& used : scratch_used_) {
-    plan_.scratch_chunks = std::max(plan_.scratch_chunks, static_cast<int>(used.size()));
+  for (const ScratchPool& pool : scratch_) {
+    plan_.scratch_chunks = std::max(plan_.scratch_chunks, pool.most());
   }
-}
-
-int StageWriter::channel(const Hop& hop) {
-  auto& paths = channels_[{hop.from, hop.to}];
-  const auto [known, added] = paths.try_emplace(hop.path);
-  if (added) known->second.channel = static_cast<int>(paths.size()) - 1;
-  return known->second.channel;
 }
 
 void StageWriter::send(const Hop& hop, ChunkRef source) {
-  const int c = channel(hop);
-  ++channels_[{hop.from, hop.to}][hop.path].chunks;
-  steps(hop.from).push_back({StepKind::kSend, {source}, {}, hop.to, c});
+  steps(hop.from).push_back({StepKind::kSend, {source}, {}, hop.to, channels_.carry(hop)});
 }
 
 void StageWriter::recv(const Hop& hop, ChunkRef target) {
-  steps(hop.to).push_back({StepKind::kRecv, {}, target, hop.from, channel(hop)});
-}
-
-int StageWriter::take_scratch(int rank) {
-  std::vector<bool>& used = scratch_used_[at(rank)];
-  const auto free = std::find(used.begin(), used.end(), false);
-  const auto index = free - used.begin();
-  if (free == used.end()) used.push_back(true);
-  used[static_cast<std::size_t>(index)] = true;
-  return static_cast<int>(index);
+  steps(hop.to).push_back({StepKind::kRecv, {}, target, hop.from, channels_.of(hop)});
 }
 
 ChunkRef StageWriter::reduce(int rank, std::size_t chunk, const ChunkRef* target) {
@@ -75,7 +54,7 @@ ChunkRef StageWriter::reduce(int rank, std::size_t chunk, const ChunkRef* target
   Step step{StepKind::kReduce, {own}, {}, -1, 0};
   for (const auto& [child, slot] : partial.parts) {
     step.source.push_back({BufferId::kScratch, slot});
-    scratch_used_[at(rank)][at(slot)] = false;
+    scratch_[at(rank)].give_back(slot);
   }
   step.target = target != nullptr ? *target : step.source[1];
   const ChunkRef result = step.target;
@@ -112,7 +91,7 @@ void StageWriter::collect() {
       send(*move.hop, reduce(move.hop->from, move.chunk, nullptr));
     }
     for (const Move& move : stage) {
-      const int slot = take_scratch(move.hop->to);
+      const int slot = scratch_[at(move.hop->to)].take();
       partial_[{move.hop->to, move.chunk}].parts.push_back({move.hop->from, slot});
       recv(*move.hop, {BufferId::kScratch, slot});
     }

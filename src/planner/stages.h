@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "planner/channels.h"
 #include "planner/trees.h"
 #include "topocoll/plan.h"
 
@@ -29,17 +30,7 @@ class StageWriter {
 
   void write();
 
-  /// Channel of the path of a hop; paths of a pair are numbered as they come up.
-  int channel(const Hop& hop);
-  struct Use {
-    int channel = 0;
-    int chunks = 0;  ///< sent over it, of all stages
-  };
-  /// By sender, receiver and path.
-  [[nodiscard]] const std::map<std::pair<int, int>, std::map<std::vector<int>, Use>>& channels()
-      const {
-    return channels_;
-  }
+  [[nodiscard]] const ChannelTable& channels() const { return channels_; }
 
  private:
   struct Move {
@@ -60,13 +51,12 @@ class StageWriter {
   void recv(const Hop& hop, ChunkRef target);
   /// Reduces own input and parts into `target`, or into a part's place if there is none.
   ChunkRef reduce(int rank, std::size_t chunk, const ChunkRef* target);
-  int take_scratch(int rank);
   std::vector<Step>& steps(int rank) { return plan_.steps[static_cast<std::size_t>(rank)]; }
 
   Plan& plan_;
   const std::vector<ChunkTrees>& chunks_;
-  std::map<std::pair<int, int>, std::map<std::vector<int>, Use>> channels_;
-  std::vector<std::vector<bool>> scratch_used_;
+  ChannelTable channels_;
+  std::vector<ScratchPool> scratch_;  ///< by rank
   std::map<std::pair<int, std::size_t>, Partial> partial_;  ///< by rank and chunk
 };
 

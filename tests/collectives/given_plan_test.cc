@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "collectives/cpu/collectives.h"
+#include "planner/emit.h"
 #include "planner/ring_plans.h"
 #include "support/evaluate.h"
 #include "support/group.h"
@@ -144,6 +145,72 @@ TEST(GivenPlan, BlocksAreCutIntoThePlansPieces) {
   std::vector<std::uint8_t> all;
   for (const auto& part : in) all.insert(all.end(), part.begin(), part.end());
   for (const auto& result : out) EXPECT_EQ(result, all);
+}
+
+/// Blocks that pass ranks in between: 0 - 1 - 2 - 3 is a line.
+Plan line_exchange() {
+  GraphDescription line;
+  for (int r = 0; r < kRanks; ++r) line.nodes.push_back({std::to_string(r), true, "node"});
+  for (int r = 0; r + 1 < kRanks; ++r) {
+    line.links.push_back({std::to_string(r), std::to_string(r + 1), 10, false, {}, "link"});
+    line.links.push_back({std::to_string(r + 1), std::to_string(r), 10, false, {}, "link"});
+  }
+  const Graph graph = *make_graph(line, "line");
+  return plan_from_exchange(graph, *pack_exchange(graph))->plan;
+}
+
+TEST(GivenPlan, BlocksOfAnAllToAllPassOtherRanks) {
+  const std::size_t count = 4099;
+  auto in = buffers<std::uint32_t>(count * kRanks);
+  auto out = buffers<std::uint32_t>(count * kRanks);
+  for (std::uint32_t r = 0; r < kRanks; ++r) std::iota(in[r].begin(), in[r].end(), r << 20);
+  Operation op;
+  op.kind = CollectiveKind::kAllToAll;
+  op.type = DataType::kU32;
+  op.count = count;
+  const Plan plan = line_exchange();
+  ASSERT_GT(plan.scratch_chunks, 0);
+  EXPECT_EQ(run(std::vector{plan}, op, in, out), "exchange");
+  for (std::size_t r = 0; r < kRanks; ++r) {
+    for (std::size_t from = 0; from < kRanks; ++from) {
+      for (std::size_t i = 0; i < count; ++i) {
+        ASSERT_EQ(out[r][from * count + i], in[from][r * count + i]) << r << " from " << from;
+      }
+    }
+  }
+}
+
+TEST(GivenPlan, AnAllToAllOfListedCountsKeepsItsOwnPlan) {
+  // Counts differ from pair to pair: what r sends to q is 1000 + r + 2 q elements.
+  const auto elements = [](int from, int to) { return static_cast<std::size_t>(1000 + from + 2 * to); };
+  ShmGroup group(kRanks);
+  run_ranks(kRanks, [&](int r) {
+    Context context(Os::real(), group[r], r);
+    context.tuning.eager_bytes = 1 << 10;
+    context.waiter.set_policy({.spin = 200, .yields = 2});
+    CpuCollectives collectives(context);
+    collectives.use({line_exchange()});
+    std::vector<std::vector<std::uint32_t>> in(kRanks);
+    std::vector<std::vector<std::uint32_t>> out(kRanks);
+    Operation op;
+    op.kind = CollectiveKind::kAllToAll;
+    op.type = DataType::kU32;
+    for (int q = 0; q < kRanks; ++q) {
+      auto& sent = in[static_cast<std::size_t>(q)];
+      auto& taken = out[static_cast<std::size_t>(q)];
+      sent.resize(elements(r, q));
+      taken.resize(elements(q, r));
+      std::iota(sent.begin(), sent.end(), static_cast<std::uint32_t>(r << 20 | q << 16));
+      op.in_blocks.push_back({sent.data(), sent.size()});
+      op.out_blocks.push_back({taken.data(), taken.size()});
+    }
+    shm::Deadline deadline(30s);
+    ASSERT_TRUE(collectives.execute(op, 1, deadline).ok());
+    for (int q = 0; q < kRanks; ++q) {
+      EXPECT_EQ(out[static_cast<std::size_t>(q)].front(), static_cast<std::uint32_t>(q << 20 | r << 16));
+    }
+    EXPECT_EQ(collectives.choice(op).algorithm, "one_shot");
+  });
 }
 
 TEST(GivenPlan, ServesItsSizesOnlyAndTheLaterOneWins) {

@@ -126,6 +126,30 @@ TEST(TopocollCommand, AWrongPlanIsRefusedWithRankAndStep) {
   EXPECT_NE(f.err.find("rank"), std::string::npos) << f.err;
 }
 
+TEST(TopocollCommand, APlanForAnotherMachineIsRefusedWithAWayOut) {
+  const std::string fixtures = TOPOCOLL_FIXTURES;
+  const std::string v100 = fixtures + "/dgx1v_8xV100.json";
+  const std::string p100 = fixtures + "/dgx1p_8xP100.json";  // the same links, but slower
+  const std::string other = fixtures + "/mi300x_8_full_mesh.json";
+  const TemporaryFile plan("");
+  ASSERT_EQ(topocoll_command({"plan", "make", v100, "--output", plan.path()}).status, 0);
+  EXPECT_EQ(topocoll_command({"plan", "check", plan.path(), "--topology", v100}).status, 0);
+  EXPECT_EQ(topocoll_command({"plan", "simulate", v100, "--plan", plan.path(), "--sizes", "1M"}).status, 0);
+  const std::vector<std::vector<std::string>> lines = {
+      {"plan", "check", plan.path(), "--topology", other},
+      {"plan", "simulate", other, "--plan", plan.path(), "--sizes", "1M"}};
+  for (const auto& line : lines) {
+    const Finished f = topocoll_command(line);
+    EXPECT_EQ(f.status, 1);
+    EXPECT_TRUE(is_one_line(f.err)) << f.err;
+    EXPECT_NE(f.err.find("made for the machine"), std::string::npos) << f.err;
+    EXPECT_NE(f.err.find("--any-machine"), std::string::npos) << f.err;
+  }
+  ASSERT_EQ(topocoll_command({"plan", "make", v100, "--any-machine", "--output", plan.path()}).status, 0);
+  const Finished f = topocoll_command({"plan", "check", plan.path(), "--topology", p100});
+  EXPECT_NE(f.err.find("GB/s and is to carry"), std::string::npos) << f.err;
+}
+
 TEST(TopocollCommand, BadCommandLinesAreStatusTwo) {
   const std::vector<std::vector<std::string>> lines = {{},
                                                        {"frobnicate"},

@@ -30,7 +30,7 @@ bool CpuCollectives::fits_eagerly(const Request& request) const {
   const bool forced = all_reduce() == AllReduceAlgorithm::kTwoShot ||
                       all_reduce() == AllReduceAlgorithm::kExchange;
   if (forced && request.op->kind == CollectiveKind::kAllReduce) return request.payload_bytes == 0;
-  if (given_plan(request.descriptor, request.element) >= 0) return request.payload_bytes == 0;
+  if (given_plan(request.descriptor, request.element, request.lists_counts) >= 0) return request.payload_bytes == 0;
   return request.payload_bytes <= c_.tuning.eager_bytes;
 }
 
@@ -297,7 +297,7 @@ bool CpuCollectives::two_shot(CollectiveKind kind, Method method) const {
   return c_.ranks > 2 || method.two_shot;
 }
 
-int CpuCollectives::given_plan(const shm::Descriptor& op, std::size_t element) const {
+int CpuCollectives::given_plan(const shm::Descriptor& op, std::size_t element, bool lists) const {
   if (plans_.empty()) return -1;
   const auto n = static_cast<std::uint64_t>(c_.ranks);
   const bool listed = op.counts_hash != 0;  // the count is then the sum of all ranks'
@@ -308,7 +308,11 @@ int CpuCollectives::given_plan(const shm::Descriptor& op, std::size_t element) c
     case CollectiveKind::kBroadcast: break;
     case CollectiveKind::kAllGather:
     case CollectiveKind::kReduceScatter: bytes *= listed ? 1 : n; break;
-    // Counts of the others may differ from rank to rank, so ranks could not agree on a plan by size.
+    case CollectiveKind::kAllToAll:
+      // Counts may differ from pair to pair then, so ranks could not agree on a plan by size.
+      if (lists) return -1;
+      bytes *= n;
+      break;
     default: return -1;
   }
   for (std::size_t i = plans_.size(); i-- > 0;) {
@@ -383,7 +387,9 @@ ExecResult CpuCollectives::pipeline(const Request& request, std::uint64_t seq, s
   const std::size_t bytes = op.count * request.element;
   const Announcements announced(c_, seq);
   const bool two = announced.two_shot();
-  const int given = given_plan(announced.descriptor(0), request.element);
+  bool lists = false;
+  for (int r = 0; r < c_.ranks; ++r) lists |= announced.lists_counts(r);
+  const int given = given_plan(announced.descriptor(0), request.element, lists);
   auto compiled = program(op.kind, given >= 0 ? kFirstGiven + given : two ? kTwoShot : kOneShot, op.root);
   if (!compiled.ok()) return {Stop::kResource, c_.rank, compiled.status()};
 
@@ -433,7 +439,7 @@ Choice CpuCollectives::choice(const Operation& op) const {
   const Request request = Request::of(op, c_.rank, c_.ranks);
   const Method method = current_method(c_.segment->header(), c_.tuning, request.payload_bytes);
   const bool two = !fits_eagerly(request) && two_shot(op.kind, method);
-  const int given = given_plan(request.descriptor, request.element);
+  const int given = given_plan(request.descriptor, request.element, request.lists_counts);
   choice.algorithm = given >= 0 ? plans_[static_cast<std::size_t>(given)].algorithm : two ? "two_shot" : "one_shot";
   return choice;
 }

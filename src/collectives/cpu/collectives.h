@@ -74,8 +74,9 @@ class CpuCollectives {
   [[nodiscard]] Result<std::size_t> cell_bytes(const PipelineCall& call, std::size_t bytes, bool exchange) const;
   ExecResult pipeline(const Request& request, std::uint64_t seq, shm::Deadline& deadline);
   [[nodiscard]] bool two_shot(CollectiveKind kind, Method method) const;
-  /// Index into plans_ of the one that serves the operation, or -1. Its descriptor is the same on all ranks.
-  [[nodiscard]] int given_plan(const shm::Descriptor& op, std::size_t element) const;
+  /// Index into plans_ of the one that serves the operation, or -1. Its descriptor is the same on all ranks;
+  /// `lists`: some rank gives counts by peer.
+  [[nodiscard]] int given_plan(const shm::Descriptor& op, std::size_t element, bool lists) const;
   Result<const Program*> program(CollectiveKind kind, int which, int root);
   [[nodiscard]] std::size_t largest_block(const Request& request, std::uint64_t seq) const;
 

@@ -1,0 +1,61 @@
+// Plans that TOPOCOLL_PLAN names: which are taken, and which error refuses the others.
+#include "communicator/given_plans.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "topocoll/planning.h"
+
+namespace topocoll {
+namespace {
+
+using ::testing::HasSubstr;
+
+class GivenPlanFiles : public ::testing::Test {
+ protected:
+  void SetUp() override { std::filesystem::create_directory(folder_); }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string save(const std::string& name, Plan plan, std::string fingerprint = "") {
+    plan.topology_fingerprint = std::move(fingerprint);
+    const auto path = folder_ / name;
+    std::ofstream(path) << to_json(plan);
+    return path.string();
+  }
+  static Plan direct(CollectiveKind kind, int ranks) { return make_direct_plan(kind, "one_shot", ranks, 0).value(); }
+
+  std::filesystem::path folder_ =
+      std::filesystem::temp_directory_path() / ("topocoll_given." + std::to_string(getpid()));
+};
+
+TEST_F(GivenPlanFiles, OneForThisMachineOrAnyIsTaken) {
+  const auto here = discover_topology();
+  ASSERT_TRUE(here.ok()) << here.status().to_string();
+  const std::string files = save("here", direct(CollectiveKind::kAllReduce, 2), plan_fingerprint(*here)) + "," +
+                            save("any", direct(CollectiveKind::kAllGather, 2));
+  const auto given = read_given_plans(files, 2, false);
+  ASSERT_TRUE(given.ok()) << given.status().to_string();
+  EXPECT_EQ(given->plans.size(), 2u);
+}
+
+TEST_F(GivenPlanFiles, OneForAnotherMachineIsRefusedWithBothNames) {
+  const std::string other = "00000000deadbeef";
+  const std::string file = save("other", direct(CollectiveKind::kAllReduce, 2), other);
+  const Status refused = read_given_plans(file, 2, false).status();
+  EXPECT_EQ(refused.cause(), Cause::kInvalidArgument);
+  EXPECT_THAT(refused.text(), HasSubstr("TOPOCOLL_PLAN: " + file));
+  EXPECT_THAT(refused.text(), HasSubstr(other));
+  EXPECT_THAT(refused.text(), HasSubstr(plan_fingerprint(*discover_topology())));
+  EXPECT_THAT(refused.text(), HasSubstr("topology_fingerprint"));
+  // A group of another size does not use it, so it is not in the way there.
+  EXPECT_TRUE(read_given_plans(file, 3, false).ok());
+}
+
+}  // namespace
+}  // namespace topocoll

@@ -1,0 +1,73 @@
+// Whether a plan belongs to a machine: its fingerprint, its routes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "planner/make_graphs.h"
+#include "planner/make_topology.h"
+#include "topocoll/planning.h"
+
+namespace topocoll::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+Topology machine(double gbps) { return topology_of(full_mesh(4, gbps)); }
+
+TEST(PlanFingerprint, RanksThatAreBoundToCoresSeeTheSameMachine) {
+  const auto whole = synthetic_topology("pack:2 numa:1 core:4 pu:2");
+  ASSERT_TRUE(whole.ok());
+  Topology bound = *whole;
+  std::erase_if(bound.nodes,
+                [](const TopologyNode& n) { return n.kind == NodeKind::kCpu && *n.os_index > 2; });
+  for (TopologyNode& node : bound.nodes) node.cpus = {0, 1, 2};
+  ASSERT_NE(bound.fingerprint(), whole->fingerprint());
+  EXPECT_EQ(plan_fingerprint(bound), plan_fingerprint(*whole));
+  EXPECT_NE(plan_fingerprint(*synthetic_topology("pack:1 numa:2 core:4 pu:2")),
+            plan_fingerprint(*whole));
+}
+
+TEST(PlanFingerprint, WhatConnectsTheGpusCounts) {
+  Topology other = machine(25);
+  other.edges.pop_back();
+  EXPECT_NE(plan_fingerprint(other), plan_fingerprint(machine(25)));
+  EXPECT_EQ(plan_fingerprint(enumerated_otherwise(machine(25), 3)), plan_fingerprint(machine(25)));
+}
+
+TEST(CheckMadeFor, NamesBothMachinesAndTheWayOut) {
+  const auto report = plan_collective(machine(25), {CollectiveKind::kAllGather, 0, 4});
+  ASSERT_TRUE(report.ok());
+  EXPECT_EQ(report->plan.topology_fingerprint, plan_fingerprint(machine(25)));
+  EXPECT_TRUE(check_made_for(report->plan, machine(25)).ok());
+  Topology other = machine(25);
+  other.host = "node7";
+  other.nodes[0].label = "another model";
+  const Status wrong = check_made_for(report->plan, other);
+  EXPECT_EQ(wrong.cause(), Cause::kInvalidArgument);
+  for (const std::string& part :
+       {report->plan.topology_fingerprint, plan_fingerprint(other), std::string("node7"),
+        std::string("topocoll plan make"), std::string("--any-machine")}) {
+    EXPECT_THAT(wrong.text(), HasSubstr(part));
+  }
+  Plan any = report->plan;
+  any.topology_fingerprint.clear();
+  EXPECT_TRUE(check_made_for(any, other).ok());
+}
+
+TEST(CheckFits, LinksMustExistAndSuffice) {
+  const auto report = plan_collective(machine(25), {CollectiveKind::kAllGather, 0, 4});
+  ASSERT_TRUE(report.ok());
+  EXPECT_TRUE(check_fits(report->plan, machine(25)).ok());
+  // Bandwidths are no part of the fingerprint: what was found to be slower is the same machine.
+  EXPECT_THAT(check_fits(report->plan, machine(20)).text(),
+              HasSubstr("has 20 GB/s and is to carry 25"));
+  Plan any = report->plan;
+  any.topology_fingerprint.clear();
+  EXPECT_THAT(check_fits(any, topology_of(star(4, 100))).text(), HasSubstr("no link leads from"));
+  EXPECT_THAT(check_fits(any, topology_of(full_mesh(5, 25))).text(),
+              HasSubstr("4 ranks, but the graph has 5"));
+}
+
+}  // namespace
+}  // namespace topocoll::testing
