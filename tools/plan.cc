@@ -106,6 +106,17 @@ Result<Question> question(const PlanRequest& request) {
   return Question{std::move(*topology), {*kind, request.root, request.channels}};
 }
 
+Status draw(const PlanRequest& request, const Topology& topology, const PlanningReport& report) {
+  const PictureOverlay overlay = picture_of(report);
+  if (!request.svg.empty()) {
+    if (Status s = write_file(request.svg, render_svg(topology, {}, overlay)); !s.ok()) return s;
+  }
+  if (!request.html.empty()) {
+    if (Status s = write_file(request.html, render_html(topology, check_topology(topology), overlay)); !s.ok()) return s;
+  }
+  return request.dot.empty() ? Status() : write_file(request.dot, render_dot(topology, {}, overlay));
+}
+
 Text make(const PlanRequest& request, bool in_words) {
   const auto asked = question(request);
   if (!asked.ok()) return asked.status();
@@ -115,6 +126,7 @@ Text make(const PlanRequest& request, bool in_words) {
   if (!request.output.empty()) {
     if (Status s = write_file(request.output, to_json(report->plan)); !s.ok()) return s;
   }
+  if (Status s = draw(request, asked->topology, *report); !s.ok()) return s;
   if (request.json) return to_json(*report);
   if (in_words) return explain(*report);
   return fmt::format("{} on {} ranks: {} {:.4g} GB/s, bound {:.4g} ({}), {:.1f} %{}\n", name(report->kind),
@@ -240,7 +252,7 @@ void add_plan(CLI::App& app, PlanRequest& request, std::function<Result<std::str
   plan->require_subcommand(1);
   plan->footer("Examples:\n"
                "  topocoll plan make node.json --collective all_gather\n"
-               "  topocoll plan explain topo.xml\n"
+               "  topocoll plan explain topo.xml --svg plan.svg\n"
                "  topocoll plan make node.json --output plan.json && topocoll plan check plan.json\n"
                "  topocoll plan simulate node.json --plan plan.json --sizes 64k,16M,1G\n"
                "  topocoll plan compare node.json --collective broadcast --root 3");
@@ -253,6 +265,9 @@ void add_plan(CLI::App& app, PlanRequest& request, std::function<Result<std::str
 
   CLI::App* explained = plan->add_subcommand("explain", "the same in words: why this plan, and what would help");
   add_planning_options(explained, request);
+  explained->add_option("--svg", request.svg, "draw the rings or trees over the machine, as SVG, into this file");
+  explained->add_option("--html", request.html, "the same as a page, with details on hovering");
+  explained->add_option("--dot", request.dot, "the same for GraphViz");
   explained->callback([&] { action = [&] { return make(request, true); }; });
 
   CLI::App* simulated = plan->add_subcommand("simulate", "predicted times of a plan on a machine");

@@ -23,6 +23,9 @@ struct PlanRequest {
   int channels = 16;
   std::vector<std::string> sizes;  ///< of simulate
   std::string output;              ///< make: where the plan itself goes
+  std::string svg;                 ///< explain: where pictures go
+  std::string html;
+  std::string dot;
   bool any_machine = false;        ///< make: the plan names no machine
   bool json = false;
 };

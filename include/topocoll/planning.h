@@ -24,6 +24,7 @@
 #include "topocoll/plan.h"
 #include "topocoll/status.h"
 #include "topocoll/topology.h"
+#include "topocoll/topology_formats.h"
 #include "topocoll/types.h"
 
 namespace topocoll {
@@ -74,6 +75,7 @@ struct PlanningReport {
   double bound_gbps = 0;
   bool bound_is_reached = false;   ///< some plan without rounding attains it; otherwise only not exceeded
   std::string bottleneck;          ///< the ranks on one side of the cut that gives the bound
+  std::vector<std::string> cut;    ///< nodes on that side of it which has fewer ranks; may be empty
   std::string algorithm;
   double plan_gbps = 0;
   Plan plan;
@@ -94,6 +96,8 @@ TOPOCOLL_API Result<PlanningReport> plan_collective(const Topology& topology, co
 TOPOCOLL_API std::string to_json(const PlanningReport& report);
 /// In words: the plan, the bound, the gap, why this one, and what would help.
 TOPOCOLL_API std::string explain(const PlanningReport& report);
+/// The rings or the largest trees, and the cut, for render_svg(), render_html() and render_dot() of the topology.
+TOPOCOLL_API PictureOverlay picture_of(const PlanningReport& report);
 
 /// Names the machine as far as plans depend on it, as 16 hex digits: not its caches and cores, nor the CPUs that
 /// a process may use, so that ranks which are bound to cores see the machine that the plan was made for.

@@ -10,8 +10,11 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "topocoll/export.h"
 #include "topocoll/findings.h"
@@ -49,13 +52,30 @@ TOPOCOLL_API Result<std::string> to_hwloc_xml(const Topology& topology);
 TOPOCOLL_API std::string render_matrix(const Topology& topology);
 /// The same as JSON: {"devices": [...], "paths": [[...]]}.
 TOPOCOLL_API std::string matrix_to_json(const Topology& topology);
+/// Arrows of one colour over a picture, such as a ring of a plan.
+struct PictureLine {
+  std::string name;                                         ///< in the legend
+  std::vector<std::pair<std::string, std::string>> arrows;  ///< ids of nodes; unknown ones are left out
+};
+/// What is drawn over a machine. Where it has no tree of boxes, its end points then stand on a circle and
+/// its switches between those that they connect.
+struct PictureOverlay {
+  std::string title;
+  std::vector<PictureLine> lines;
+  std::vector<std::string> order;   ///< of the end points on the circle; others follow
+  std::set<std::string> marked;     ///< nodes on one side of a cut, which is drawn
+  std::vector<std::string> legend;  ///< further lines of it; the first one explains the cut
+};
+
 /// GraphViz. Caches, cores and CPUs are left out; what findings are about is red.
-TOPOCOLL_API std::string render_dot(const Topology& topology, const std::vector<Finding>& findings);
+TOPOCOLL_API std::string render_dot(const Topology& topology, const std::vector<Finding>& findings,
+                                    const PictureOverlay& overlay = {});
 /// A picture with nested boxes, laid out here.
-TOPOCOLL_API std::string render_svg(const Topology& topology, const std::vector<Finding>& findings);
+TOPOCOLL_API std::string render_svg(const Topology& topology, const std::vector<Finding>& findings,
+                                    const PictureOverlay& overlay = {});
 /// One page that needs nothing else: the picture, details on hovering, and the findings.
-TOPOCOLL_API std::string render_html(const Topology& topology,
-                                     const std::vector<Finding>& findings);
+TOPOCOLL_API std::string render_html(const Topology& topology, const std::vector<Finding>& findings,
+                                     const PictureOverlay& overlay = {});
 
 /// Copies what discovery reads of this machine's /sys and /proc into the new directory `directory`,
 /// for discover_topology_at(). Serial numbers, MAC and IP addresses, GUIDs and the host's name stay

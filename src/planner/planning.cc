@@ -308,6 +308,20 @@ Status check(const PlanningRequest& request, const Graph& graph) {
   return Status();
 }
 
+/// Of what a cut parts, the side with fewer ranks.
+std::vector<std::string> smaller_side(const Graph& graph, const std::vector<int>& cut) {
+  std::vector<bool> inside(graph.nodes.size(), false);
+  for (const int node : cut) inside[at(node)] = true;
+  const auto ranks = std::count_if(graph.rank_nodes.begin(), graph.rank_nodes.end(),
+                                   [&](int node) { return inside[at(node)]; });
+  if (2 * ranks > graph.ranks()) inside.flip();
+  std::vector<std::string> ids;
+  for (std::size_t i = 0; !cut.empty() && i < inside.size(); ++i) {
+    if (inside[i]) ids.push_back(graph.nodes[i].id);
+  }
+  return ids;
+}
+
 /// Keeps the best of what is weighed, and all of it in the report.
 struct Scales {
   explicit Scales(PlanningReport& into) : report(into) {}
@@ -365,6 +379,7 @@ Result<PlanningReport> plan_collective(const Topology& topology, const PlanningR
   report.bound_gbps = bound->algbw.to_double();
   report.bound_is_reached = bound->reached;
   report.bottleneck = bound->bottleneck;
+  report.cut = smaller_side(graph, bound->cut);
   report.declared_links = read->declared_links;
   report.measured_links = read->measured_links;
 

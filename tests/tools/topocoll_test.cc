@@ -3,6 +3,7 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "perf/child.h"
 #include "topocoll/version.h"
@@ -148,6 +149,20 @@ TEST(TopocollCommand, APlanForAnotherMachineIsRefusedWithAWayOut) {
   ASSERT_EQ(topocoll_command({"plan", "make", v100, "--any-machine", "--output", plan.path()}).status, 0);
   const Finished f = topocoll_command({"plan", "check", plan.path(), "--topology", p100});
   EXPECT_NE(f.err.find("GB/s and is to carry"), std::string::npos) << f.err;
+}
+
+TEST(TopocollCommand, PlansAreDrawn) {
+  const std::string machine = std::string(TOPOCOLL_FIXTURES) + "/dgx1v_8xV100.json";
+  for (const auto& [option, begins] : {std::pair("--svg", "<svg "), {"--html", "<!DOCTYPE html>"}, {"--dot", "graph "}}) {
+    const TemporaryFile file("");
+    const Finished f = topocoll_command({"plan", "explain", machine, option, file.path()});
+    EXPECT_EQ(f.status, 0) << f.err;
+    EXPECT_NE(f.out.find("what would help"), std::string::npos);
+    std::stringstream text;
+    text << std::ifstream(file.path()).rdbuf();
+    EXPECT_EQ(text.str().rfind(begins, 0), 0U) << option;
+    EXPECT_EQ(topocoll_command({"plan", "explain", machine, option, "/no/such/folder/file"}).status, 1);
+  }
 }
 
 TEST(TopocollCommand, BadCommandLinesAreStatusTwo) {

@@ -8,7 +8,7 @@
 
 #include "topocoll/topology_formats.h"
 #include "topology/formats/xml_text.h"
-#include "topology/views/picture.h"
+#include "topology/views/overlay.h"
 
 namespace topocoll {
 namespace {
@@ -16,44 +16,62 @@ namespace {
 constexpr double kLetter = 6.3;  ///< width of a character of the title
 constexpr double kTitle = 16;    ///< height of a title
 constexpr double kPad = 8;
+constexpr double kHeading = 26;
 constexpr double kMaxRow = 1400;  ///< boxes wrap beyond this width
 constexpr int kMaxDepth = 40;
 constexpr std::size_t kMaxTitle = 60;
 
-struct Box {
-  double x = 0, y = 0, width = 0, height = 0;
-  bool placed = false;
-};
-
 class Layout {
  public:
-  Layout(const Topology& topology, const std::vector<Finding>& findings)
-      : picture_(topology, findings), boxes_(topology.nodes.size()) {}
+  Layout(const Topology& topology, const std::vector<Finding>& findings,
+         const PictureOverlay& overlay)
+      : picture_(topology, findings), overlay_(overlay, picture_), boxes_(topology.nodes.size()) {}
 
   std::string draw() {
     double width = 0;
-    double y = kPad;
+    double y = kPad + (overlay_.on() ? kHeading : 0);
     std::vector<std::size_t> top;
     for (const std::size_t root : picture_.tree().roots()) {
       if (picture_.is_drawn(root)) top.push_back(root);
     }
     for (const std::size_t root : top) measure(root, 0);
-    place_rows(top, kPad, y, width);
+    circle_ = overlay_.wants_circle(top);
+    if (circle_) {
+      overlay_.place_on_circle(top, boxes_, width, y);
+    } else {
+      place_rows(top, kPad, y, width);
+    }
     std::string boxes;
     for (const std::size_t root : top) box(root, boxes, 0);
-    const std::string lines = links();
-    const double height = y + kPad;
+    std::string lines = links();
+    if (overlay_.on()) lines += overlay_.arrows(boxes_);
+    // On a circle lines end at boxes; boxes in boxes would hide them.
+    std::string body = circle_ ? lines + boxes : boxes + lines;
+    if (overlay_.on()) body = overlay_.definitions() + body + heading_and_legend(width, y);
     return fmt::format(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" "
         "viewBox=\"0 0 {0:.0f} {1:.0f}\" font-family=\"sans-serif\" font-size=\"11\">\n"
         "<style>rect{{stroke:#888}}rect.bad{{stroke:#d00;stroke-width:2.5}}"
         "path{{fill:none;stroke-width:1.2;opacity:.55}}path:hover,path.bad{{stroke-width:3;opacity:"
         "1}}"
-        "g:hover>rect{{stroke:#000}}</style>\n{2}{3}</svg>\n",
-        std::max(width + kPad, 40.0), height, boxes, lines);
+        "g:hover>rect{{stroke:#000}}</style>\n{2}</svg>\n",
+        std::max(width + kPad, 40.0), y + kPad, body);
   }
 
  private:
+  /// Beside the picture; `right` and `bottom` grow by it.
+  std::string heading_and_legend(double& right, double& bottom) const {
+    double x = right + 2 * kPad;
+    double y = kPad + 2 * kHeading;
+    std::string text = fmt::format(
+        "<text x=\"{:.0f}\" y=\"{:.0f}\" font-size=\"14\" font-weight=\"bold\">{}</text>\n", kPad,
+        kPad + kTitle, xml_escape(overlay_.what().title));
+    text += overlay_.legend(x, y);
+    right = std::max(x, kPad + 8 * static_cast<double>(overlay_.what().title.size()));
+    bottom = std::max(bottom, y);
+    return text;
+  }
+
   std::string title(std::size_t i) const { return picture_.title(i).substr(0, kMaxTitle); }
 
   /// Sizes, from the inside outwards.
@@ -105,11 +123,20 @@ class Layout {
         "height=\"{:.1f}\" rx=\"3\" fill=\"{}\"{}/><text x=\"{:.1f}\" y=\"{:.1f}\">{}</text>"
         "</g>\n",
         xml_escape(picture_.details(i)), b.x, b.y, b.width, b.height,
-        fill_of(picture_.topology().nodes[i].kind), picture_.is_bad(i) ? " class=\"bad\"" : "",
+        fill_of(picture_.topology().nodes[i].kind),
+        overlay_.is_marked(i) ? " class=\"cut\""
+        : picture_.is_bad(i)  ? " class=\"bad\""
+                              : "",
         b.x + kPad, b.y + kTitle - 2, xml_escape(title(i)));
     if (depth >= kMaxDepth) return;
     for (const std::size_t child : picture_.drawn_children(i))
       box(child, text, depth + 1, b.x, b.y);
+  }
+
+  [[nodiscard]] const char* class_of(const DrawnLink& link) const {
+    if (overlay_.crosses_cut(link.from, link.to)) return " class=\"cut\"";
+    if (link.bad) return " class=\"bad\"";
+    return overlay_.on() ? " class=\"under\"" : "";
   }
 
   [[nodiscard]] std::string links() const {
@@ -118,17 +145,17 @@ class Layout {
       const Box& a = boxes_[link.from];
       const Box& b = boxes_[link.to];
       if (!a.placed || !b.placed) continue;
-      const double x1 = a.x + a.width / 2;
-      const double y1 = a.y + a.height / 2;
-      const double x2 = b.x + b.width / 2;
-      const double y2 = b.y + b.height / 2;
+      const double x1 = a.middle_x();
+      const double y1 = a.middle_y();
+      const double x2 = b.middle_x();
+      const double y2 = b.middle_y();
       // Bent aside in proportion to its length, so that curves of a row do not lie on each other.
-      const double bend = 0.18 * std::hypot(x2 - x1, y2 - y1) + 12;
+      const double bend = circle_ ? 0 : 0.18 * std::hypot(x2 - x1, y2 - y1) + 12;
       fmt::format_to(std::back_inserter(text),
                      "<path d=\"M{:.1f} {:.1f}Q{:.1f} {:.1f} {:.1f} {:.1f}\" stroke=\"{}\"{}>"
                      "<title>{}</title></path>\n",
                      x1, y1, (x1 + x2) / 2, (y1 + y2) / 2 - bend, x2, y2,
-                     link.bad ? "#d00" : colour_of(link.kind), link.bad ? " class=\"bad\"" : "",
+                     link.bad ? "#d00" : colour_of(link.kind), class_of(link),
                      xml_escape(fmt::format("{} – {}\n{}", picture_.topology().nodes[link.from].id,
                                             picture_.topology().nodes[link.to].id, link.text)));
     }
@@ -136,7 +163,9 @@ class Layout {
   }
 
   Picture picture_;
+  Overlay overlay_;
   std::vector<Box> boxes_;
+  bool circle_ = false;
 };
 
 std::string findings_table(const std::vector<Finding>& findings) {
@@ -158,11 +187,13 @@ std::string findings_table(const std::vector<Finding>& findings) {
 
 }  // namespace
 
-std::string render_svg(const Topology& topology, const std::vector<Finding>& findings) {
-  return Layout(topology, findings).draw();
+std::string render_svg(const Topology& topology, const std::vector<Finding>& findings,
+                       const PictureOverlay& overlay) {
+  return Layout(topology, findings, overlay).draw();
 }
 
-std::string render_html(const Topology& topology, const std::vector<Finding>& findings) {
+std::string render_html(const Topology& topology, const std::vector<Finding>& findings,
+                        const PictureOverlay& overlay) {
   std::string notes;
   for (const std::string& note : topology.notes) notes += "<li>" + xml_escape(note) + "</li>\n";
   if (!notes.empty()) notes = "<h2>Notes</h2>\n<ul>\n" + notes + "</ul>\n";
@@ -174,7 +205,7 @@ std::string render_html(const Topology& topology, const std::vector<Finding>& fi
       "tr.error td:first-child,tr.warning td:first-child{{color:#d00;font-weight:bold}}"
       "</style></head><body>\n<h1>{0}</h1>\n<h2>Findings</h2>\n{1}{2}<h2>Topology</h2>\n{3}"
       "</body></html>\n",
-      xml_escape(title), findings_table(findings), notes, render_svg(topology, findings));
+      xml_escape(title), findings_table(findings), notes, render_svg(topology, findings, overlay));
 }
 
 }  // namespace topocoll

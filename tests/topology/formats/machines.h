@@ -52,4 +52,15 @@ inline const TopologyEdge* edge_between(const Topology& t, const std::string& fr
   return nullptr;
 }
 
+/// A machine of tests/topologies.
+inline Topology hand_written(const std::string& file) {
+  return imported(file_text(std::string(TOPOCOLL_TEST_DATA) + "/topologies/" + file), file);
+}
+
+inline std::size_t occurrences(const std::string& text, const std::string& what) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(what); at != text.npos; at = text.find(what, at + 1)) ++count;
+  return count;
+}
+
 }  // namespace topocoll

@@ -15,16 +15,6 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-Topology hand_written(const std::string& file) {
-  return imported(file_text(std::string(TOPOCOLL_TEST_DATA) + "/topologies/" + file), file);
-}
-
-std::size_t occurrences(const std::string& text, const std::string& what) {
-  std::size_t count = 0;
-  for (std::size_t at = text.find(what); at != text.npos; at = text.find(what, at + 1)) ++count;
-  return count;
-}
-
 std::string path(const Topology& t, std::size_t a, std::size_t b) {
   return nlohmann::json::parse(matrix_to_json(t))["paths"][a][b];
 }
