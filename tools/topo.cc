@@ -15,6 +15,7 @@
 #include "files.h"
 #include "topo_input.h"
 #include "topocoll/findings.h"
+#include "topocoll/planning.h"
 #include "topocoll/topology.h"
 #include "topocoll/topology_formats.h"
 
@@ -78,7 +79,8 @@ std::string coloured(std::string text) {
 Text checked(TopoRequest& request) {
   const auto topology = load_topology(request.input);
   if (!topology.ok()) return topology.status();
-  const auto findings = check_topology(*topology);
+  auto findings = check_topology(*topology);
+  add_effects(*topology, findings);
   for (const Finding& finding : findings) {
     if (finding.severity != Severity::kInfo) request.exit_status = kFound;
   }

@@ -25,6 +25,13 @@ enum class Severity : std::uint8_t {
 /// "info", "warning", "error".
 TOPOCOLL_API std::string_view name(Severity severity);
 
+/// What a finding costs a collective.
+struct FindingEffect {
+  std::string collective;
+  double gbps = 0;         ///< 10^9 bytes of the message a second, as the machine is
+  double mended_gbps = 0;  ///< with the link of the finding at its maximum
+};
+
 struct Finding {
   std::string code;  ///< stable, e.g. "pcie-width"; docs/topology.md lists them
   Severity severity = Severity::kInfo;
@@ -33,6 +40,7 @@ struct Finding {
   std::string evidence;                  ///< the values it rests on, and where they are from
   std::optional<double> loss_percent{};  ///< of the bandwidth in question
   std::string fix;                       ///< a command, or what to do
+  std::vector<FindingEffect> effects{};  ///< see add_effects() of planning.h
 };
 
 /// The worst first, then by code and node.

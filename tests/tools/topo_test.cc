@@ -116,6 +116,25 @@ TEST_F(Topo, CheckFindsWhatIsWrongAndSaysSoByItsStatus) {
   EXPECT_EQ(json::parse(as_json.out)[0]["code"], "flat-tree");
 }
 
+TEST_F(Topo, CheckSaysWhatAFaultCosts) {
+  // Two GPUs on one bridge, one of them on half of its lanes.
+  const std::string narrow = file("narrow.json", R"({"topocoll_topology": 1, "host": "h",
+    "nodes": [{"id": "bridge", "kind": "pci_bridge", "cpus": []},
+              {"id": "a", "kind": "gpu", "bdf": "0000:01:00.0", "cpus": [], "pci_link": {"width": 16, "max_width": 16}},
+              {"id": "b", "kind": "gpu", "bdf": "0000:02:00.0", "cpus": [], "pci_link": {"width": 8, "max_width": 16}}],
+    "edges": [{"from": "bridge", "to": "a", "kind": "pci", "bandwidth_gbps": {"declared": 16}},
+              {"from": "bridge", "to": "b", "kind": "pci", "bandwidth_gbps": {"declared": 8}}],
+    "notes": []})");
+  const Finished found = topo({"check", narrow});
+  EXPECT_EQ(found.status, 3) << found.err;
+  EXPECT_THAT(found.out, HasSubstr("cost: all_reduce 8 instead of 16 GB/s (-50.0 %)"));
+  for (const json& finding : json::parse(topo({"check", "--json", narrow}).out)) {
+    if (finding["code"] != "pcie-width") continue;
+    EXPECT_EQ(finding["effects"][0]["collective"], "all_reduce");
+    EXPECT_NEAR(finding["effects"][0]["percent"].get<double>(), -50, 0.2);
+  }
+}
+
 TEST_F(Topo, DiffComparesAnyTwoFormats) {
   const std::string xml = machine("synthetic_h100_rails.xml");
   const std::string saved = file("a.json", topo({"import", xml}).out);

@@ -14,6 +14,18 @@ namespace {
 
 constexpr std::array<std::string_view, 3> kSeverities = {"info", "warning", "error"};
 
+double percent(const FindingEffect& e) { return 100 * (e.gbps / e.mended_gbps - 1); }
+
+std::string effects_json(const std::vector<FindingEffect>& effects) {
+  std::string text;
+  for (const FindingEffect& e : effects) {
+    text += fmt::format(
+        "{}{{\"collective\": \"{}\", \"gbps\": {:.4f}, \"mended_gbps\": {:.4f}, \"percent\": {:.1f}}}",
+        text.empty() ? "" : ", ", e.collective, e.gbps, e.mended_gbps, percent(e));
+  }
+  return "\"effects\": [" + text + "], ";
+}
+
 }  // namespace
 
 std::string_view name(Severity severity) {
@@ -77,6 +89,10 @@ std::string render_text(const std::vector<Finding>& findings) {
     if (f.loss_percent) fmt::format_to(to, " (loses {:.0f} %)", *f.loss_percent);
     text += '\n';
     if (!f.evidence.empty()) fmt::format_to(to, "  seen: {}\n", f.evidence);
+    for (const FindingEffect& e : f.effects) {
+      fmt::format_to(to, "  cost: {} {:.3g} instead of {:.3g} GB/s ({:+.1f} %)\n", e.collective, e.gbps,
+                     e.mended_gbps, percent(e));
+    }
     if (!f.fix.empty()) fmt::format_to(to, "  fix:  {}\n", f.fix);
   }
   return text;
@@ -96,6 +112,7 @@ std::string to_json(const std::vector<Finding>& findings) {
     if (f.loss_percent) {
       fmt::format_to(std::back_inserter(text), "\"loss_percent\": {:.1f}, ", *f.loss_percent);
     }
+    if (!f.effects.empty()) text += effects_json(f.effects);
     text += "\"fix\": " + json_quote(f.fix) + "}";
     separator = ",\n  ";
   }
