@@ -16,6 +16,8 @@ namespace {
 
 using Text = Result<std::string>;
 
+constexpr const char* kAnyMachine = "let the plan run on other machines than the one it is made for";
+
 Result<CollectiveKind> kind_of(const PlanRequest& request) {
   if (const auto kind = parse_collective_kind(request.collective)) return *kind;
   std::string known;
@@ -212,11 +214,26 @@ Text simulate(const PlanRequest& request) {
   return text;
 }
 
+/// Writes each choice into the folder; the value of TOPOCOLL_PLAN that makes ranks run them.
+Text save_choices(const PlanRequest& request, std::vector<PlanChoice>& choices) {
+  std::string files;
+  for (PlanChoice& c : choices) {
+    if (request.any_machine) c.plan.topology_fingerprint.clear();
+    const std::string file = fmt::format("{}/{}_{}_{}.json", request.output, request.collective, c.min_bytes, c.plan.algorithm);
+    if (Status s = write_file(file, to_json(c.plan)); !s.ok()) return s;
+    files += (files.empty() ? "" : ",") + file;
+  }
+  return "TOPOCOLL_PLAN=" + files + "\n";
+}
+
 Text compare(const PlanRequest& request) {
   const auto asked = question(request);
   if (!asked.ok()) return asked.status();
-  const auto choices = choose_plans(asked->topology, asked->planning);
+  auto choices = choose_plans(asked->topology, asked->planning);
   if (!choices.ok()) return choices.status();
+  Text saved = std::string();
+  if (!request.output.empty()) saved = save_choices(request, *choices);
+  if (!saved.ok()) return saved.status();
   if (request.json) {
     auto array = nlohmann::ordered_json::array();
     for (const PlanChoice& c : *choices) {
@@ -233,7 +250,7 @@ Text compare(const PlanRequest& request) {
     text += fmt::format("{:>12}  {:<12} {:>12} {:>10.2f}\n", size_text(c.min_bytes), c.plan.algorithm,
                         size_text(c.at_most.bytes), c.at_most.time_us);
   }
-  return text;
+  return text + *saved;
 }
 
 void add_planning_options(CLI::App* command, PlanRequest& request) {
@@ -260,7 +277,7 @@ void add_plan(CLI::App& app, PlanRequest& request, std::function<Result<std::str
   CLI::App* made = plan->add_subcommand("make", "the best plan for a machine, and the bound no plan exceeds");
   add_planning_options(made, request);
   made->add_option("--output", request.output, "write the plan itself to this file");
-  made->add_flag("--any-machine", request.any_machine, "let the plan run on other machines than the one it is made for");
+  made->add_flag("--any-machine", request.any_machine, kAnyMachine);
   made->callback([&] { action = [&] { return make(request, false); }; });
 
   CLI::App* explained = plan->add_subcommand("explain", "the same in words: why this plan, and what would help");
@@ -278,6 +295,8 @@ void add_plan(CLI::App& app, PlanRequest& request, std::function<Result<std::str
 
   CLI::App* compared = plan->add_subcommand("compare", "which plan is predicted to win at which size");
   add_planning_options(compared, request);
+  compared->add_option("--output", request.output, "a folder into which each size's plan is written, for TOPOCOLL_PLAN");
+  compared->add_flag("--any-machine", request.any_machine, kAnyMachine);
   compared->callback([&] { action = [&] { return compare(request); }; });
 
   CLI::App* shown = plan->add_subcommand("show", "print a plan file, or the direct plan that is described");

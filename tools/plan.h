@@ -22,11 +22,11 @@ struct PlanRequest {
   int root = 0;
   int channels = 16;
   std::vector<std::string> sizes;  ///< of simulate
-  std::string output;              ///< make: where the plan itself goes
+  std::string output;              ///< make: where the plan itself goes; compare: a folder for the plans
   std::string svg;                 ///< explain: where pictures go
   std::string html;
   std::string dot;
-  bool any_machine = false;        ///< make: the plan names no machine
+  bool any_machine = false;        ///< make, compare: plans name no machine
   bool json = false;
 };
 

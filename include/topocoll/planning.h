@@ -131,8 +131,10 @@ struct PlanChoice {
   PlanPrediction at_most;  ///< at the largest size of the band that was simulated
   Plan plan;
 };
-TOPOCOLL_API Result<std::vector<PlanChoice>> choose_plans(const Topology& topology,
-                                                          const PlanningRequest& request);
+/// With what was chosen before the machine was measured again: at each size the plan in force stays unless
+/// another one is quicker by more than twice the model's relative error, so that noise changes nothing.
+TOPOCOLL_API Result<std::vector<PlanChoice>> choose_plans(const Topology& topology, const PlanningRequest& request,
+                                                          const std::vector<PlanChoice>& in_force = {});
 
 /// Adds to findings about links what they cost all_reduce and all_gather: the best trees of the machine as it
 /// is, and with that link at its maximum. Nothing is added where it costs less than 0.5 %, to machines of more

@@ -85,7 +85,8 @@ Result<std::unique_ptr<Communicator>> Communicator::create(const CommunicatorOpt
   const CommitMode mode = o.commit.value_or(settings->commit);
   meeting.timeout = o.timeout;
   meeting.build_tag = o.build_tag;
-  auto plans = read_given_plans(settings->plan.value_or(""), o.size, settings->reproducible);
+  auto plans = read_given_plans(settings->plan.value_or(""), o.size, settings->reproducible,
+                                settings->all_reduce_algorithm);
   if (!plans.ok()) return decline(Os::real(), meeting, plans.status());
   meeting.settings = fmt::format("commit mode {}, plans {}", name(mode), plans->digest);
   meeting.host_id = settings->host_id.value_or("");

@@ -63,6 +63,28 @@ Status check_reproducible(const Plan& plan) {
   return {};
 }
 
+/// A plan that would never run is an error: it would be missed by nobody.
+Status check_served(const Plan& plan, AllReduceAlgorithm forced) {
+  switch (plan.kind) {
+    case CollectiveKind::kAllReduce:
+      if (forced == AllReduceAlgorithm::kAuto) return {};
+      return Status(Cause::kInvalidArgument,
+                    fmt::format("it is a plan for all_reduce, and TOPOCOLL_ALL_REDUCE_ALGORITHM={} asks for another: "
+                                "unset one of the two",
+                                name(forced)));
+    case CollectiveKind::kReduce:
+    case CollectiveKind::kBroadcast:
+    case CollectiveKind::kAllGather:
+    case CollectiveKind::kReduceScatter:
+    case CollectiveKind::kAllToAll: return {};
+    default:
+      return Status(Cause::kInvalidArgument,
+                    fmt::format("{} always runs its direct plan: leave out this file; plans are run for all_reduce, reduce, "
+                                "broadcast, all_gather, reduce_scatter and all_to_all",
+                                name(plan.kind)));
+  }
+}
+
 std::uint64_t mix(std::uint64_t hash, const std::string& text) {
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;  // FNV-1a
   return hash;
@@ -70,7 +92,7 @@ std::uint64_t mix(std::uint64_t hash, const std::string& text) {
 
 }  // namespace
 
-Result<GivenPlans> read_given_plans(const std::string& files, int ranks, bool reproducible) {
+Result<GivenPlans> read_given_plans(const std::string& files, int ranks, bool reproducible, AllReduceAlgorithm forced) {
   GivenPlans given;
   given.digest = "none";
   std::uint64_t hash = 0xcbf29ce484222325u;
@@ -87,6 +109,7 @@ Result<GivenPlans> read_given_plans(const std::string& files, int ranks, bool re
     if (!plan.ok()) return refuse(plan.status());
     if (Status s = verify(*plan); !s.ok()) return refuse(s);
     if (plan->ranks != ranks) continue;
+    if (Status s = check_served(*plan, forced); !s.ok()) return refuse(s);
     if (!plan->topology_fingerprint.empty()) {
       if (!machine) machine = discover_topology();
       // Where the machine cannot be read there is nothing to compare with.

@@ -435,7 +435,8 @@ Result<std::vector<PlanPrediction>> simulate_plan(const Topology& topology, cons
   return predictions;
 }
 
-Result<std::vector<PlanChoice>> choose_plans(const Topology& topology, const PlanningRequest& request) {
+Result<std::vector<PlanChoice>> choose_plans(const Topology& topology, const PlanningRequest& request,
+                                             const std::vector<PlanChoice>& in_force) {
   auto read = machine_of(topology);
   if (!read.ok()) return read.status();
   const Graph& graph = read->graph;
@@ -443,7 +444,16 @@ Result<std::vector<PlanChoice>> choose_plans(const Topology& topology, const Pla
   const Routes routes(graph);
   auto candidates = make_candidates(request.kind, graph, routes, {request.root, request.most_channels});
   if (!candidates.ok()) return candidates.status();
-  auto table = choose(candidates->plans, graph, routes, CostModel::declared(), {});
+  PlanTable before;
+  for (const PlanChoice& c : in_force) {
+    if (c.plan.kind != request.kind || (has_root(request.kind) && c.plan.root != request.root)) {
+      return Status(Cause::kInvalidArgument,
+                    fmt::format("a choice in force is for {} from rank {}, not for {} from rank {}", name(c.plan.kind),
+                                c.plan.root, name(request.kind), request.root));
+    }
+    before.bands.push_back({c.min_bytes, c.max_bytes, c.plan});
+  }
+  auto table = rechoose(before, candidates->plans, graph, routes, CostModel::declared(), {});
   if (!table.ok()) return table.status();
   std::vector<PlanChoice> choices;
   const std::string fingerprint = plan_fingerprint(topology);

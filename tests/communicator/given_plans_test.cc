@@ -17,6 +17,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
+constexpr AllReduceAlgorithm kFree = AllReduceAlgorithm::kAuto;
+
 class GivenPlanFiles : public ::testing::Test {
  protected:
   void SetUp() override { std::filesystem::create_directory(folder_); }
@@ -39,7 +41,7 @@ TEST_F(GivenPlanFiles, OneForThisMachineOrAnyIsTaken) {
   ASSERT_TRUE(here.ok()) << here.status().to_string();
   const std::string files = save("here", direct(CollectiveKind::kAllReduce, 2), plan_fingerprint(*here)) + "," +
                             save("any", direct(CollectiveKind::kAllGather, 2));
-  const auto given = read_given_plans(files, 2, false);
+  const auto given = read_given_plans(files, 2, false, kFree);
   ASSERT_TRUE(given.ok()) << given.status().to_string();
   EXPECT_EQ(given->plans.size(), 2u);
 }
@@ -47,14 +49,26 @@ TEST_F(GivenPlanFiles, OneForThisMachineOrAnyIsTaken) {
 TEST_F(GivenPlanFiles, OneForAnotherMachineIsRefusedWithBothNames) {
   const std::string other = "00000000deadbeef";
   const std::string file = save("other", direct(CollectiveKind::kAllReduce, 2), other);
-  const Status refused = read_given_plans(file, 2, false).status();
+  const Status refused = read_given_plans(file, 2, false, kFree).status();
   EXPECT_EQ(refused.cause(), Cause::kInvalidArgument);
   EXPECT_THAT(refused.text(), HasSubstr("TOPOCOLL_PLAN: " + file));
   EXPECT_THAT(refused.text(), HasSubstr(other));
   EXPECT_THAT(refused.text(), HasSubstr(plan_fingerprint(*discover_topology())));
   EXPECT_THAT(refused.text(), HasSubstr("topology_fingerprint"));
   // A group of another size does not use it, so it is not in the way there.
-  EXPECT_TRUE(read_given_plans(file, 3, false).ok());
+  EXPECT_TRUE(read_given_plans(file, 3, false, kFree).ok());
+}
+
+TEST_F(GivenPlanFiles, OneThatWouldNeverRunIsRefused) {
+  for (const CollectiveKind kind : {CollectiveKind::kGather, CollectiveKind::kScatter, CollectiveKind::kBarrier}) {
+    const Status refused = read_given_plans(save("never", direct(kind, 2)), 2, false, kFree).status();
+    EXPECT_EQ(refused.cause(), Cause::kInvalidArgument);
+    EXPECT_THAT(refused.text(), HasSubstr(std::string(name(kind)) + " always runs its direct plan"));
+  }
+  const std::string file = save("all_reduce", direct(CollectiveKind::kAllReduce, 2));
+  EXPECT_TRUE(read_given_plans(file, 2, false, kFree).ok());
+  const Status refused = read_given_plans(file, 2, false, AllReduceAlgorithm::kTwoShot).status();
+  EXPECT_THAT(refused.text(), HasSubstr("TOPOCOLL_ALL_REDUCE_ALGORITHM=two_shot"));
 }
 
 }  // namespace

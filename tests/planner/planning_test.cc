@@ -199,6 +199,36 @@ TEST(Planning, ChoicesCoverAllSizesWithoutGaps) {
   }
 }
 
+TEST(Planning, ChoicesInForceStayThroughNoise) {
+  const PlanningRequest request{Kind::kAllReduce, 0, 4};
+  Topology machine = topology_of("dgx1v_8xV100");
+  const auto before = choose_plans(machine, request);
+  ASSERT_TRUE(before.ok());
+  const auto slow_links = [&](double factor) {
+    Topology slower = machine;
+    for (std::size_t e = 0; e < slower.edges.size(); e += 5) {
+      slower.edges[e].bandwidth_gbps.measured = *slower.edges[e].bandwidth_gbps.declared * factor;
+    }
+    return slower;
+  };
+  const auto changed = [&](const std::vector<PlanChoice>& now) {
+    if (now.size() != before->size()) return true;
+    for (std::size_t i = 0; i < now.size(); ++i) {
+      if (now[i].plan.steps != (*before)[i].plan.steps) return true;
+    }
+    return false;
+  };
+  const auto afresh = choose_plans(slow_links(0.93), request);
+  const auto kept = choose_plans(slow_links(0.93), request, *before);
+  const auto left = choose_plans(slow_links(0.2), request, *before);
+  ASSERT_TRUE(afresh.ok() && kept.ok() && left.ok());
+  EXPECT_TRUE(changed(*afresh)) << "the noise must be enough to matter";
+  EXPECT_FALSE(changed(*kept));
+  EXPECT_TRUE(changed(*left));
+  const Status other = choose_plans(machine, {Kind::kAllGather, 0, 4}, *before).status();
+  EXPECT_NE(other.text().find("a choice in force is for all_reduce"), std::string::npos) << other.text();
+}
+
 TEST(Planning, WhatMakesNoSenseIsNamed) {
   const Topology topology = topology_of("dgx1v_8xV100");
   EXPECT_NE(plan_collective(topology, {Kind::kBroadcast, 8, 16}).status().text().find("root 8"), std::string::npos);

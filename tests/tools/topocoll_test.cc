@@ -1,8 +1,10 @@
 // The topocoll command as its users run it.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <sstream>
 
 #include "perf/child.h"
@@ -163,6 +165,29 @@ TEST(TopocollCommand, PlansAreDrawn) {
     EXPECT_EQ(text.str().rfind(begins, 0), 0U) << option;
     EXPECT_EQ(topocoll_command({"plan", "explain", machine, option, "/no/such/folder/file"}).status, 1);
   }
+}
+
+TEST(TopocollCommand, TheChoiceBySizeIsWrittenForTopocollPlan) {
+  const std::string machine = std::string(TOPOCOLL_FIXTURES) + "/rccl_rome_model_80.json";
+  const std::string folder = ::testing::TempDir() + "/topocoll_choice_" + std::to_string(::getpid());
+  ASSERT_EQ(::mkdir(folder.c_str(), 0700), 0);
+  const Finished f = topocoll_command({"plan", "compare", machine, "--output", folder});
+  ASSERT_EQ(f.status, 0) << f.err;
+  const std::size_t at = f.out.find("TOPOCOLL_PLAN=");
+  ASSERT_NE(at, std::string::npos) << f.out;
+  std::stringstream files(f.out.substr(at + 14, f.out.size() - at - 15));
+  std::uint64_t next = 0;
+  for (std::string file; std::getline(files, file, ',');) {
+    std::ifstream in(file);
+    const auto plan = nlohmann::json::parse(in);
+    EXPECT_EQ(plan["min_bytes"], next) << file;
+    next = plan["max_bytes"].get<std::uint64_t>() + 1;
+    EXPECT_EQ(topocoll_command({"plan", "check", file}).status, 0);
+    ::unlink(file.c_str());
+  }
+  EXPECT_EQ(next, 0u) << "all sizes are served";
+  ::rmdir(folder.c_str());
+  EXPECT_EQ(topocoll_command({"plan", "compare", machine, "--output", folder}).status, 1);
 }
 
 TEST(TopocollCommand, BadCommandLinesAreStatusTwo) {
