@@ -10,6 +10,7 @@
 
 #include "topocoll/topology.h"
 #include "topology/checked_json.h"
+#include "topology/formats/formats.h"
 #include "topology/pci.h"
 
 namespace topocoll {
@@ -26,7 +27,6 @@ constexpr std::size_t kMaxIdBytes = 256;
 constexpr int kMaxCpus = 1 << 16;
 constexpr double kMaxPciSpeed = 1024;  // GT/s
 constexpr int kMaxPciWidth = 64;
-constexpr int kMaxLinks = 1 << 16;
 constexpr double kMaxFigure = 1e15;
 constexpr int kMaxSamples = 1'000'000'000;
 
