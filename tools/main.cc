@@ -25,6 +25,7 @@ constexpr const char* kExamples =
     "Examples:\n"
     "  topocoll topo show                             this machine\n"
     "  topocoll topo show --json > node.json          save it\n"
+    "  topocoll topo probe                            measure it\n"
     "  topocoll topo check                            what is wrong with it, and how to mend that\n"
     "  topocoll topo import topo.xml                  NCCL's or hwloc's XML as topocoll's JSON\n"
     "  topocoll plan explain topo.xml                 the best plan, its bound, and why\n"

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <tuple>
@@ -13,9 +14,11 @@
 
 #include "archive.h"
 #include "files.h"
+#include "progress.h"
 #include "topo_input.h"
 #include "topocoll/findings.h"
 #include "topocoll/planning.h"
+#include "topocoll/probe.h"
 #include "topocoll/topology.h"
 #include "topocoll/topology_formats.h"
 
@@ -46,9 +49,32 @@ Text exported(const TopoRequest& request) {
   return std::string();
 }
 
+Result<Topology> measured(const TopoRequest& request) {
+  ProgressBar bar("measuring");
+  ProbeOptions options;
+  options.budget = std::chrono::milliseconds(request.budget_ms);
+  options.use_cache = !request.no_cache;
+  options.on_progress = [&bar](int done, int total) { bar.show(done, total); };
+  return probe_topology(options);
+}
+
 Text shown(const TopoRequest& request) {
-  const auto topology = load_topology(request.input);
+  const TopoInput& input = request.input;
+  if (request.probe && !(input.file.empty() && input.from.empty() && input.synthetic.empty())) {
+    return Status(Cause::kInvalidArgument, "--probe measures this machine: give no other with it");
+  }
+  const auto topology = request.probe ? measured(request) : load_topology(input);
   if (!topology.ok()) return topology.status();
+  return request.json ? to_json(*topology) : render_text(*topology);
+}
+
+Text probed(const TopoRequest& request) {
+  const auto topology = measured(request);
+  if (!topology.ok()) return topology.status();
+  if (!request.output.empty()) {
+    if (Status s = write_file(request.output, to_json(*topology)); !s.ok()) return s;
+    if (!request.json) return std::string();
+  }
   return request.json ? to_json(*topology) : render_text(*topology);
 }
 
@@ -121,6 +147,15 @@ void add_input(CLI::App* command, TopoRequest& request) {
                       "a hwloc description, as in \"pack:2 core:4 pu:2\"");
 }
 
+void add_probe_options(CLI::App* command, TopoRequest& request) {
+  command->add_option("-o,--output", request.output, "the file to write as JSON");
+  command->add_flag("--no-cache", request.no_cache,
+                    "measure everything, and keep nothing for the next time");
+  command
+      ->add_option("--budget-ms", request.budget_ms, "time after which nothing new is begun (2000)")
+      ->check(CLI::Range(1, 600'000));
+}
+
 }  // namespace
 
 void add_topo(CLI::App& app, TopoRequest& request, std::function<Result<std::string>()>& action) {
@@ -137,9 +172,18 @@ void add_topo(CLI::App& app, TopoRequest& request, std::function<Result<std::str
     command->add_flag("--json", request.json, "print JSON");
     return command;
   };
-  add_input(as_json(add("show", "print this machine, a description or a saved topology",
-                        "  topocoll topo show\n  topocoll topo show topo.xml", shown)),
-            request);
+  CLI::App* show = as_json(add("show", "print this machine, a description or a saved topology",
+                               "  topocoll topo show\n  topocoll topo show --probe\n"
+                               "  topocoll topo show topo.xml",
+                               shown));
+  add_input(show, request);
+  show->add_flag("--probe", request.probe, "measure this machine too, as topo probe does");
+  add_probe_options(
+      as_json(add("probe", "measure this machine: flags and copies between CPUs, memory",
+                  "  topocoll topo probe\n"
+                  "  topocoll topo probe --no-cache --output node.json",
+                  probed)),
+      request);
   add_input(as_json(add("matrix", "which way each GPU and NIC reaches each other",
                         "  topocoll topo matrix", matrix)),
             request);

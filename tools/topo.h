@@ -17,8 +17,11 @@ struct TopoRequest {
   TopoInput input;
   std::vector<std::string> files;  ///< of diff
   std::string format = "native";   ///< of export and dump
-  std::string output;              ///< of export, dump and record
+  std::string output;              ///< of export, dump, record and probe
   bool json = false;
+  bool probe = false;     ///< of show
+  bool no_cache = false;  ///< of probe
+  int budget_ms = 2000;   ///< of probe
   int exit_status = 0;  ///< 3: check or diff found something
 };
 

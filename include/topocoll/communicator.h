@@ -30,6 +30,7 @@
 #include "topocoll/operation.h"
 #include "topocoll/status.h"
 #include "topocoll/store.h"
+#include "topocoll/topology.h"
 #include "topocoll/types.h"
 
 namespace topocoll {
@@ -149,6 +150,13 @@ class TOPOCOLL_API Communicator {
   Status send(const void* in, std::size_t count, DataType type, int peer, int tag = 0);
   Result<Received> recv(void* out, std::size_t count, DataType type, int peer, int tag = 0);
   Status barrier();
+
+  /// The machines of all ranks as one graph, the same bytes on every rank: what each discovers,
+  /// with what an earlier probe has kept (see probe.h); nothing is measured. One host is as it is
+  /// alone; of several each is a subtree whose ids begin with its host id and a slash. A host's
+  /// attribute `ranks` lists its ranks. All ranks call it alike, as a collective. kMismatch names
+  /// two ranks that see one host differently; an error of one rank is every rank's.
+  Result<Topology> topology();
 };
 
 }  // namespace topocoll

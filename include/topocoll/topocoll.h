@@ -11,6 +11,7 @@
 #include "topocoll/options.h"
 #include "topocoll/plan.h"
 #include "topocoll/planning.h"
+#include "topocoll/probe.h"
 #include "topocoll/status.h"
 #include "topocoll/store.h"
 #include "topocoll/topology.h"

@@ -48,10 +48,22 @@ constexpr bool is_switch(NodeKind kind) {
   return kind == NodeKind::kPciBridge || kind == NodeKind::kNvSwitch || kind == NodeKind::kSwitch;
 }
 
+/// How sure a measured figure is, which is the median of `samples` samples.
+struct Spread {
+  /// The median's confidence interval of 95 % by order statistics; with fewer than 6 samples the
+  /// lowest and the highest of them.
+  double low = 0;
+  double high = 0;
+  double best = 0;  ///< the lowest latency, the highest bandwidth
+  int samples = 0;
+  friend bool operator==(const Spread&, const Spread&) = default;
+};
+
 /// A figure as the system declares it and as topocoll measured it; either may be absent.
 struct Figure {
   std::optional<double> declared;
   std::optional<double> measured;
+  std::optional<Spread> spread{};  ///< of `measured`
   /// What to reckon with: measured, else declared.
   [[nodiscard]] std::optional<double> best() const { return measured ? measured : declared; }
   friend bool operator==(const Figure&, const Figure&) = default;
@@ -93,6 +105,11 @@ struct TopologyNode {
 ///   "interconnect"     between NUMA nodes
 ///   "network"          between NIC ports and switches of the network
 ///   "link"             of a medium that is not known
+/// Two kinds are no links but what a probe measured, see probe.h:
+///   "coherence"        from CPU to CPU: cache lines that one has written and the other reads
+///   "memory"           from a NUMA node: to a CPU what it alone reads of the node's memory, to
+///                      another NUMA node what all CPUs there read together, and to the node above
+///                      it in the tree what all CPUs near the memory read together
 struct TopologyEdge {
   std::string from;
   std::string to;
@@ -105,6 +122,8 @@ struct TopologyEdge {
 };
 /// "contains" or "pci".
 TOPOCOLL_API bool is_tree_edge(const TopologyEdge& edge);
+/// "coherence" or "memory": there because it was measured, and no part of the machine's make-up.
+TOPOCOLL_API bool is_measurement(const TopologyEdge& edge);
 /// The names of all kinds of edges, "contains" first.
 TOPOCOLL_API const std::vector<std::string_view>& edge_kinds();
 

@@ -51,6 +51,8 @@ class Os {
   virtual std::vector<int> usable_cpus() = 0;
   /// Keeps the calling thread on one CPU; false if it may not run there.
   virtual bool pin_thread(int cpu) = 0;
+  /// Lets untouched memory, from a page's start on, come from one NUMA node and no other.
+  virtual Status bind_memory(std::span<std::byte> memory, int node) = 0;
   virtual Result<Token> random_token() = 0;
 
   /// Anonymous shared memory whose size is sealed. `name` is shown in /proc only.

@@ -1,6 +1,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/futex.h>
+#include <linux/mempolicy.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -161,6 +162,19 @@ class PosixOs final : public Os {
     const bool pinned = ::sched_setaffinity(0, bytes, set) == 0;
     CPU_FREE(set);
     return pinned;
+  }
+
+  Status bind_memory(std::span<std::byte> memory, int node) override {
+    constexpr std::size_t kBits = sizeof(unsigned long) * 8;
+    if (node < 0) return failure(EINVAL, fmt::format("binding memory to NUMA node {}", node));
+    std::vector<unsigned long> nodes(static_cast<std::size_t>(node) / kBits + 1, 0);
+    nodes.back() = 1UL << (static_cast<std::size_t>(node) % kBits);
+    // The kernel reads one bit less than it is told.
+    if (::syscall(SYS_mbind, memory.data(), memory.size(), MPOL_BIND, nodes.data(),
+                  nodes.size() * kBits + 1, 0UL) == 0) {
+      return {};
+    }
+    return failure(errno, fmt::format("binding memory to NUMA node {} (mbind)", node));
   }
 
   Result<Token> random_token() override {

@@ -18,9 +18,9 @@
 
 #include "base/fd.h"
 #include "base/os.h"
-#include "control/tcp_socket.h"
 #include "control/tcp_store_wire.h"
 #include "topocoll/store.h"
+#include "transport/tcp/socket.h"
 
 namespace topocoll {
 namespace tcp_store {
@@ -277,9 +277,7 @@ struct Attempt {
 
 Attempt try_hello(Fd socket, const std::string& secret, TimePoint deadline) {
   Attempt attempt;
-  Hello hello;
-  hello.secret_bytes = static_cast<std::uint32_t>(secret.size());
-  std::copy(secret.begin(), secret.end(), hello.secret.begin());
+  const Hello hello = tcp::make_hello(kMagic, kVersion, secret);
   attempt.error =
       send_all(socket.get(), reinterpret_cast<const char*>(&hello), sizeof hello, deadline);
   if (!attempt.error.ok()) return attempt;

@@ -20,21 +20,12 @@
 #include "base/os.h"
 #include "control/parked_gets.h"
 #include "control/store_number.h"
-#include "control/tcp_socket.h"
+#include "transport/tcp/socket.h"
 
 namespace topocoll::tcp_store {
 namespace {
 
 using Value = std::shared_ptr<const std::string>;
-
-/// Compares in a time that depends on neither text.
-bool same_secret(const Hello& hello, const Hello& expected) {
-  volatile unsigned difference = hello.secret_bytes ^ expected.secret_bytes;
-  for (std::size_t i = 0; i < kMaxSecretBytes; ++i) {
-    difference = difference | static_cast<unsigned>(hello.secret[i] ^ expected.secret[i]);
-  }
-  return difference == 0;
-}
 
 /// Bytes on their way to a client: a header of ours, then possibly a value that the map may share.
 struct Outgoing {
@@ -96,9 +87,8 @@ class Server final : public StoreServer {
         listener_(std::move(listener)),
         stop_(std::move(stop)),
         port_(port),
+        expected_(tcp::make_hello(kMagic, kVersion, secret)),
         contents_(limits.stored_bytes) {
-    expected_.secret_bytes = static_cast<std::uint32_t>(secret.size());
-    std::copy(secret.begin(), secret.end(), expected_.secret.begin());
     // The program's signal handlers are for its own threads.
     sigset_t all;
     sigset_t before;
@@ -144,7 +134,7 @@ class Server final : public StoreServer {
   Connections connections_;  // in the order of their arrival
   std::uint64_t next_connection_ = 1;
   ParkedGets parked_;
-  bool exhausted_ = false;  // has been out of descriptors, and said so
+  bool exhausted_ = false;    // has been out of descriptors, and said so
   TimePoint accept_again_{};  // set while the process is out of descriptors
   std::thread thread_;
 };
@@ -216,8 +206,9 @@ void Server::accept_some() {
       // spinning.
       if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
         if (!std::exchange(exhausted_, true)) {
-          log().warn("the store at port {} cannot take more connections, which wait now: {} (ulimit -n?)",
-                     port_, std::generic_category().message(errno));
+          log().warn(
+              "the store at port {} cannot take more connections, which wait now: {} (ulimit -n?)",
+              port_, std::generic_category().message(errno));
         }
         accept_again_ = Clock::now() + std::chrono::milliseconds(50);
       }
@@ -281,12 +272,7 @@ void Server::admit(Connection& connection) {
   if (have < sizeof hello) return;
   std::memcpy(&hello, connection.received.data(), sizeof hello);
   connection.received.clear();
-  HelloReply answer;
-  if (hello.version != kVersion) {
-    answer.admission = Admission::kWrongVersion;
-  } else if (!same_secret(hello, expected_)) {
-    answer.admission = Admission::kWrongSecret;
-  }
+  const HelloReply answer = tcp::answer_hello(hello, expected_);
   connection.proven = answer.admission == Admission::kAccepted;
   queue(connection, {.header = std::string(reinterpret_cast<const char*>(&answer), sizeof answer),
                      .value = {}});

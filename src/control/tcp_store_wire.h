@@ -9,37 +9,23 @@
 #pragma once
 
 #include <array>
-#include <bit>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 
+#include "transport/tcp/hello.h"
+
 namespace topocoll::tcp_store {
 
-static_assert(std::endian::native == std::endian::little, "the wire format is little-endian");
+using tcp::Admission;
+using tcp::Hello;
+using tcp::HelloReply;
+using tcp::kMaxSecretBytes;
 
-inline constexpr std::array<char, 8> kMagic = {'t', 'o', 'p', 'o', 's', 't', 'o', 'r'};
+inline constexpr tcp::Magic kMagic = {'t', 'o', 'p', 'o', 's', 't', 'o', 'r'};
 inline constexpr std::uint32_t kVersion = 1;
-inline constexpr std::size_t kMaxSecretBytes = 1024;
 inline constexpr std::size_t kMaxKeyBytes = 4096;
 inline constexpr std::size_t kMaxValueBytes = 1 << 20;
-
-struct Hello {
-  std::array<char, 8> magic = kMagic;
-  std::uint32_t version = kVersion;
-  std::uint32_t secret_bytes = 0;
-  std::array<char, kMaxSecretBytes> secret{};  ///< zero after secret_bytes
-};
-static_assert(sizeof(Hello) == 1040);
-
-enum class Admission : std::uint32_t { kAccepted = 0, kWrongSecret = 1, kWrongVersion = 2 };
-
-struct HelloReply {
-  std::array<char, 8> magic = kMagic;
-  std::uint32_t version = kVersion;
-  Admission admission = Admission::kAccepted;
-};
-static_assert(sizeof(HelloReply) == 16);
 
 enum class RequestKind : std::uint32_t { kSet = 1, kGet = 2, kAdd = 3, kContains = 4 };
 

@@ -86,6 +86,7 @@ class TopologyReader {
 
   void add_edge(const TopologyEdge& edge) {
     if (!index_.contains(edge.from) || !index_.contains(edge.to)) return;
+    if (is_measurement(edge)) return;  // what CPUs reach is no capacity of a link
     const bool both = is_tree_edge(edge);
     add_direction(edge, edge.from, edge.to, edge.bandwidth_gbps);
     if (both) {

@@ -20,6 +20,7 @@ Result<Machine> machine_of(const Topology& topology) {
   if (!graph.ok()) return graph.status();
   Machine machine{std::move(*graph)};
   for (const TopologyEdge& e : alone ? fabric.edges : topology.edges) {
+    if (is_measurement(e)) continue;
     if (e.bandwidth_gbps.measured) {
       ++machine.measured_links;
     } else if (e.bandwidth_gbps.declared) {

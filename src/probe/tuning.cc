@@ -1,27 +1,24 @@
 #include "probe/tuning.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstring>
 #include <limits>
-#include <thread>
 #include <vector>
 
-#include <fmt/format.h>
-
-#include "base/thread.h"
+#include "probe/pair.h"
 
 namespace topocoll {
 namespace {
 
 using shm::Deadline;
 
-constexpr std::uint64_t kPingPongs = 400;
+constexpr int kPingPongs = 400;
 constexpr int kBatches = 3;
-/// A turn that takes longer than this was interrupted; the probe then ends with what it has.
+/// After a longer interruption the probe ends with what it has.
 constexpr std::chrono::milliseconds kPatience{20};
 
 /// Sizes at which copies are compared, largest first: the largest decides which is used, the others from
@@ -33,51 +30,15 @@ constexpr int kCopyRepeats = 9;
 /// between distant cores the one-shot exchange does (see docs/performance.md).
 constexpr double kNearNanoseconds = 120;
 
-/// The two ends of the measurements. Each writes its own slot and reads the other's, as two ranks do
-/// in an operation; turn() is one exchange of flags.
-class End {
- public:
-  End(Os& os, shm::Segment& segment, std::atomic<bool>& over, int side)
-      : os_(os), own_(segment.slot(0, side_slot(segment, side))),
-        other_(segment.slot(0, side_slot(segment, 1 - side))),
-        mine_(word(segment, side)), theirs_(word(segment, 1 - side)), over_(over) {}
+/// The slots in which the two ends measure. Each writes its own and reads the other's, as two ranks
+/// do in an operation.
+std::byte* slot_of(const shm::Segment& segment, int parity, int side) {
+  return segment.slot(parity, segment.ranks() > side ? side : 0);
+}
 
-  [[nodiscard]] std::byte* own() const { return own_; }
-  [[nodiscard]] const std::byte* other() const { return other_; }
-
-  /// Tells the other end and waits for it; false if the measurement is over.
-  bool turn() {
-    mine_->store(++turn_, std::memory_order_release);
-    const TimePoint start = os_.now();
-    for (std::uint32_t i = 1; theirs_->load(std::memory_order_acquire) < turn_; ++i) {
-      if (over_.load(std::memory_order_relaxed)) return false;
-      shm::relax();
-      if (i % 1024 != 0) continue;
-      if (os_.now() - start > kPatience) {
-        over_.store(true);
-        return false;
-      }
-      os_.yield();  // the other end may be waiting for this very core, before it is pinned to its own
-    }
-    return true;
-  }
-
- private:
-  static int side_slot(const shm::Segment& segment, int side) { return segment.ranks() > side ? side : 0; }
-  static std::atomic<std::uint64_t>* word(shm::Segment& segment, int side) {
-    return reinterpret_cast<std::atomic<std::uint64_t>*>(segment.slot(1, side_slot(segment, side)));
-  }
-
-  Os& os_;
-  std::byte* own_;
-  std::byte* other_;
-  std::atomic<std::uint64_t>* mine_;
-  std::atomic<std::uint64_t>* theirs_;
-  std::atomic<bool>& over_;
-  std::uint64_t turn_ = 0;
-};
-
-double nanoseconds(Os& os, TimePoint since) { return static_cast<double>((os.now() - since).count()); }
+PairEnd::Word* word_of(const shm::Segment& segment, int side) {
+  return reinterpret_cast<PairEnd::Word*>(slot_of(segment, 1, side));
+}
 
 /// What one end measured. Both ends measure the same; the slower one counts.
 struct Measured {
@@ -86,19 +47,18 @@ struct Measured {
   std::array<std::array<double, 8>, kCopyBytes.size()> copy_ns{};
 };
 
-void measure_flag(Os& os, End& end, Measured& m) {
+void measure_flag(PairEnd& end, Measured& m) {
   double best = std::numeric_limits<double>::max();
   for (int batch = 0; batch < kBatches; ++batch) {
-    const TimePoint start = os.now();
-    for (std::uint64_t i = 0; i < kPingPongs; ++i) {
-      if (!end.turn()) return;
-    }
-    best = std::min(best, nanoseconds(os, start) / static_cast<double>(kPingPongs));
+    const auto each = end.time_turns(kPingPongs);
+    if (!each) return;
+    best = std::min(best, *each);
   }
   m.flag_ns = best;
 }
 
-void measure_copies(Os& os, End& end, std::span<const CopyCandidate> copies, Measured& m) {
+void measure_copies(Os& os, PairEnd& end, std::byte* own, const std::byte* other,
+                    std::span<const CopyCandidate> copies, Measured& m) {
   std::vector<std::byte> buffer(kCopyBytes.front());
   const std::size_t candidates = std::min(copies.size(), m.copy_ns.front().size());
   for (std::size_t s = 0; s < kCopyBytes.size(); ++s) {
@@ -107,11 +67,11 @@ void measure_copies(Os& os, End& end, std::span<const CopyCandidate> copies, Mea
       for (std::size_t k = 0; k < candidates; ++k) {
         if (!end.turn()) return;
         const TimePoint start = os.now();
-        copies[k].copy(end.own() + 64, buffer.data(), kCopyBytes[s]);
+        copies[k].copy(own + 64, buffer.data(), kCopyBytes[s]);
         if (!end.turn()) return;
-        std::memcpy(buffer.data(), end.other() + 64, kCopyBytes[s]);
+        std::memcpy(buffer.data(), other + 64, kCopyBytes[s]);
         if (!end.turn()) return;
-        times[k][repeat] = nanoseconds(os, start);
+        times[k][repeat] = nanoseconds_since(os, start);
       }
     }
     for (std::size_t k = 0; k < candidates; ++k) {
@@ -121,28 +81,19 @@ void measure_copies(Os& os, End& end, std::span<const CopyCandidate> copies, Mea
   }
 }
 
-/// Both ends on two threads of their own, so that the caller's thread keeps its CPUs.
 Measured measure(Os& os, shm::Segment& segment, const TuningRequest& request) {
-  std::atomic<bool> over{false};
   std::array<Measured, 2> measured;
-  std::vector<std::thread> threads;
-  for (int side = 0; side < 2; ++side) {
-    const int cpu = side == 0 ? request.cpus.front() : request.cpus.back();
-    auto thread = start_thread("topocoll-probe", [&, side, cpu] {
-      End end(os, segment, over, side);
-      if (!os.pin_thread(cpu)) over.store(true);
-      Measured& mine = measured[static_cast<std::size_t>(side)];
-      if (!end.turn()) return;  // both are awake
-      measure_flag(os, end, mine);
-      if (request.copies.size() > 1) measure_copies(os, end, request.copies, mine);
-    });
-    if (!thread.ok()) {
-      over.store(true);
-      break;
-    }
-    threads.push_back(std::move(*thread));
-  }
-  for (std::thread& t : threads) t.join();
+  const PairRequest pair{{request.cpus.front(), request.cpus.back()},
+                         {word_of(segment, 0), word_of(segment, 1)},
+                         kPatience};
+  // What has been measured before a failure counts.
+  static_cast<void>(run_pair(os, pair, [&](PairEnd& end, int side) {
+    Measured& mine = measured[static_cast<std::size_t>(side)];
+    measure_flag(end, mine);
+    if (request.copies.size() < 2) return;
+    measure_copies(os, end, slot_of(segment, 0, side), slot_of(segment, 0, 1 - side),
+                   request.copies, mine);
+  }));
   for (int r = 0; r < segment.ranks() && r < 2; ++r) {
     std::memset(segment.slot(1, r), 0, sizeof(std::uint64_t));
   }
@@ -170,7 +121,7 @@ std::uint32_t spins_for(Os& os, std::chrono::microseconds time) {
   constexpr int kSample = 2000;
   const TimePoint start = os.now();
   for (int i = 0; i < kSample; ++i) shm::relax();
-  const double each = std::max(1.0, nanoseconds(os, start) / kSample);
+  const double each = std::max(1.0, nanoseconds_since(os, start) / kSample);
   return static_cast<std::uint32_t>(static_cast<double>(time.count()) * 1000.0 / each);
 }
 

@@ -15,6 +15,7 @@
 
 #include "topocoll/topology.h"
 #include "topology/hwloc_reader.h"
+#include "topology/recorded_tree.h"
 #include "topology/sysfs.h"
 
 namespace topocoll {
@@ -185,6 +186,9 @@ Result<Topology> discover_topology_at(const std::string& root) {
   if (sysfs->list("/sys").empty()) {
     return Status(Cause::kInvalidArgument,
                   root + ": no recorded machine, there is no sys below it");
+  }
+  if (!sysfs->is_live()) {
+    if (Status s = check_recorded_tree(root); !s.ok()) return s;
   }
   const HwlocTopology hwloc = new_topology();
   if (!hwloc) return Status(Cause::kResource, "hwloc: " + error_text(errno));

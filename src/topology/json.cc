@@ -10,6 +10,7 @@
 
 #include "topocoll/topology.h"
 #include "topology/checked_json.h"
+#include "topology/formats/formats.h"
 #include "topology/pci.h"
 
 namespace topocoll {
@@ -26,8 +27,8 @@ constexpr std::size_t kMaxIdBytes = 256;
 constexpr int kMaxCpus = 1 << 16;
 constexpr double kMaxPciSpeed = 1024;  // GT/s
 constexpr int kMaxPciWidth = 64;
-constexpr int kMaxLinks = 1 << 16;
 constexpr double kMaxFigure = 1e15;
+constexpr int kMaxSamples = 1'000'000'000;
 
 void append_figure(std::string_view key, const Figure& figure, std::string& text) {
   std::string members;
@@ -38,6 +39,12 @@ void append_figure(std::string_view key, const Figure& figure, std::string& text
   };
   append("declared", figure.declared);
   append("measured", figure.measured);
+  if (figure.spread && figure.measured && std::isfinite(*figure.measured)) {
+    const Spread& s = *figure.spread;
+    fmt::format_to(std::back_inserter(members),
+                   ", \"spread\": {{\"low\": {}, \"high\": {}, \"best\": {}, \"samples\": {}}}",
+                   s.low, s.high, s.best, s.samples);
+  }
   if (!members.empty()) fmt::format_to(std::back_inserter(text), ", \"{}\": {{{}}}", key, members);
 }
 
@@ -275,11 +282,26 @@ class Reader {
   }
 
   static Figure read_figure(const JsonView& view) {
-    view.members({"declared", "measured"});
+    view.members({"declared", "measured", "spread"});
     Figure figure;
     if (view.has("declared")) figure.declared = view["declared"].number(0, kMaxFigure);
     if (view.has("measured")) figure.measured = view["measured"].number(0, kMaxFigure);
+    if (view.has("spread")) figure.spread = read_spread(view["spread"], figure);
     return figure;
+  }
+
+  static Spread read_spread(const JsonView& view, const Figure& figure) {
+    view.members({"low", "high", "best", "samples"});
+    Spread spread{view["low"].number(0, kMaxFigure), view["high"].number(0, kMaxFigure),
+                  view["best"].number(0, kMaxFigure),
+                  static_cast<int>(view["samples"].integer(1, kMaxSamples))};
+    if (!figure.measured) {
+      view.fail("belongs to a measured figure, and there is none");
+    } else if (spread.low > *figure.measured || spread.high < *figure.measured) {
+      view.fail(fmt::format("{} to {} does not hold the measured {}", spread.low, spread.high,
+                            *figure.measured));
+    }
+    return spread;
   }
 
   /// Every node has one parent at most; following parents must end.

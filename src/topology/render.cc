@@ -32,6 +32,9 @@ std::string figure_text(const Figure& figure, std::string_view unit) {
   std::string text;
   if (figure.declared) text += fmt::format(", {:.4g} {} declared", *figure.declared, unit);
   if (figure.measured) text += fmt::format(", {:.4g} {} measured", *figure.measured, unit);
+  if (figure.measured && figure.spread) {
+    text += fmt::format(" ({:.4g} to {:.4g})", figure.spread->low, figure.spread->high);
+  }
   return text;
 }
 

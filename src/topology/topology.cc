@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "topology/hash.h"
 #include "topology/hwloc_reader.h"
 
 namespace topocoll {
@@ -14,14 +15,6 @@ constexpr std::array<std::string_view, kNumNodeKinds> kKindNames = {
     "host",       "package", "numa",     "cache",  "core", "cpu",     "pci_bridge",
     "pci_device", "gpu",     "nvswitch", "switch", "nic",  "nic_port"};
 static_assert(static_cast<int>(NodeKind::kNicPort) + 1 == kNumNodeKinds);
-
-std::uint64_t fnv1a(std::string_view text) {
-  std::uint64_t hash = 0xcbf29ce484222325U;
-  for (const char c : text) {
-    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
-  }
-  return hash;
-}
 
 }  // namespace
 
@@ -34,9 +27,14 @@ bool is_tree_edge(const TopologyEdge& edge) {
   return edge.kind == "contains" || edge.kind == "pci";
 }
 
+bool is_measurement(const TopologyEdge& edge) {
+  return edge.kind == "coherence" || edge.kind == "memory";
+}
+
 const std::vector<std::string_view>& edge_kinds() {
   static const std::vector<std::string_view> kinds = {
-      "contains", "pci", "nvlink", "xgmi", "c2c", "interconnect", "network", "link"};
+      "contains",     "pci",     "nvlink", "xgmi",      "c2c",
+      "interconnect", "network", "link",   "coherence", "memory"};
   return kinds;
 }
 
@@ -76,11 +74,12 @@ std::string Topology::fingerprint() const {
                                 node.label, size, node.level.value_or(0), cpu_ranges(node.cpus)));
   }
   for (const TopologyEdge& edge : edges) {
+    if (is_measurement(edge)) continue;
     const std::string count = edge.count ? fmt::format(" x{}", *edge.count) : "";
     facts.push_back(fmt::format("edge {} {} {}{}", edge.from, edge.to, edge.kind, count));
   }
   std::sort(facts.begin(), facts.end());
-  return fmt::format("{:016x}", fnv1a(fmt::format("{}", fmt::join(facts, "\n"))));
+  return hash_text(fmt::format("{}", fmt::join(facts, "\n")));
 }
 
 std::string cpu_ranges(const std::vector<int>& cpus) {

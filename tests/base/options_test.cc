@@ -159,7 +159,7 @@ TEST(Options, EveryShownValueIsAccepted) {
   const char* none[] = {nullptr};
   const auto rows = list_options(none);
   ASSERT_TRUE(rows.ok());
-  EXPECT_EQ(rows->size(), 17u);
+  EXPECT_EQ(rows->size(), 18u);
   for (const auto& row : *rows) {
     EXPECT_TRUE(row.name.starts_with("TOPOCOLL_"));
     EXPECT_EQ(row.value, row.fallback) << row.name;

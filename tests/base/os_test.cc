@@ -387,5 +387,21 @@ TEST(FaultOs, TheClockMovesByHandAndWaitsFollowIt) {
   EXPECT_LT(Clock::now() - start, 10s);
 }
 
+TEST(Os, MemoryIsBoundToANodeThatIsThere) {
+  constexpr std::size_t kBytes = 1 << 16;
+  void* address =
+      ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(address, MAP_FAILED);
+  const Mapping memory(address, kBytes);
+  const std::span<std::byte> all(memory.data(), kBytes);
+  const Status bound = Os::real().bind_memory(all, 0);
+  if (!bound.ok()) GTEST_SKIP() << bound.text();
+  std::memset(memory.data(), 1, kBytes);
+  for (const int node : {-1, 700, 1 << 20}) {
+    const Status s = Os::real().bind_memory(all, node);
+    EXPECT_NE(s.text().find("NUMA node " + std::to_string(node)), std::string::npos) << s.text();
+  }
+}
+
 }  // namespace
 }  // namespace topocoll

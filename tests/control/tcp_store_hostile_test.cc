@@ -11,7 +11,7 @@
 #include <random>
 #include <vector>
 
-#include "control/tcp_socket.h"
+#include "transport/tcp/socket.h"
 #include "control/tcp_store_server.h"
 #include "control/tcp_store_wire.h"
 #include "topocoll/store.h"
@@ -34,10 +34,7 @@ std::string bytes_of(const T& value) {
 }
 
 std::string hello(const std::string& secret) {
-  Hello h;
-  h.secret_bytes = static_cast<std::uint32_t>(secret.size());
-  std::copy(secret.begin(), secret.end(), h.secret.begin());
-  return bytes_of(h);
+  return bytes_of(tcp::make_hello(tcp_store::kMagic, tcp_store::kVersion, secret));
 }
 
 long resident_kib() {
@@ -124,7 +121,7 @@ TEST_F(HostileBytes, RandomBytesCloseTheConnection) {
 
 TEST_F(HostileBytes, AHelloWithAWrongFieldIsRefused) {
   std::vector<std::string> hellos = {hello("S3cret"), hello("s3cretx"), hello("")};
-  Hello long_secret;
+  Hello long_secret = tcp::make_hello(tcp_store::kMagic, tcp_store::kVersion, "");
   long_secret.secret_bytes = ~0U;
   hellos.push_back(bytes_of(long_secret));
   Hello padded;

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "control/tcp_socket.h"
+#include "transport/tcp/socket.h"
 #include "control/tcp_store_server.h"
 #include "control/tcp_store_wire.h"
 #include "topocoll/store.h"

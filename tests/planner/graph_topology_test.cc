@@ -60,6 +60,16 @@ TEST(GraphFromTopology, TakesMeasuredBeforeDeclared) {
   EXPECT_EQ(allgather_bound(*graph_from_topology(slow, {}))->algbw, Rational(10));
 }
 
+TEST(GraphFromTopology, WhatCpusReachIsNoCapacity) {
+  Topology t = two_sockets();
+  t.edges.push_back(edge("numa:0", "numa:1", "memory", 0, 500));
+  t.edges.push_back(edge("numa:1", "numa:0", "coherence", 0, 500));
+  EXPECT_EQ(allgather_bound(*graph_from_topology(t, {}))->algbw,
+            allgather_bound(*graph_from_topology(two_sockets(), {}))->algbw);
+  EXPECT_EQ(graph_from_topology(t, {})->links.size(),
+            graph_from_topology(two_sockets(), {})->links.size());
+}
+
 TEST(GraphFromTopology, UnknownIsNoLink) {
   Topology t = two_sockets();
   t.edges.back().bandwidth_gbps = {};

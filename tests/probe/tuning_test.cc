@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "support/cpus.h"
 #include "support/fault_os.h"
 #include "support/group.h"
 
@@ -23,6 +24,7 @@ using shm::Tuning;
 using testing::FaultOs;
 using testing::run_ranks;
 using testing::ShmGroup;
+using testing::two_cpus;
 
 void plain_copy(void* target, const void* source, std::size_t bytes) {
   std::memcpy(target, source, bytes);
@@ -36,12 +38,6 @@ void slow_copy(void* target, const void* source, std::size_t bytes) {
 }
 constexpr std::array<CopyCandidate, 2> kSlowFirst{
     {{7, slow_copy, "molasses"}, {9, plain_copy, "plain"}}};
-
-/// The first and the last CPU that this process may use; twice the same where there is one only.
-std::array<int, 2> two_cpus() {
-  const std::vector<int> cpus = Os::real().usable_cpus();
-  return {cpus.front(), cpus.back()};
-}
 
 std::vector<Tuning> tune_all(ShmGroup& group, const TuningRequest& request) {
   std::vector<Tuning> all(static_cast<std::size_t>(group.ranks()));

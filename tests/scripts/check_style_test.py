@@ -39,8 +39,11 @@ class Style(unittest.TestCase):
         self.fails("include/topocoll/a.h", "// x\n" * 301, 301)
 
     def test_strays_that_git_tracks(self):
-        for name, data in [("core", b"\x7fELF\0"), ("big.json", b" " * (1 << 20) + b"x"), ("-", b"text")]:
+        machine = "tests/topologies/machine.tar.bz2"
+        for name, data in [("core", b"\x7fELF\0"), ("big.json", b" " * (1 << 20) + b"x"), ("-", b"text"),
+                           (machine, b"\0" * 200_001)]:
             with self.subTest(name), tempfile.TemporaryDirectory() as folder:
+                (Path(folder) / name).parent.mkdir(parents=True, exist_ok=True)
                 (Path(folder) / name).write_bytes(data)
                 run = subprocess.run([sys.executable, SCRIPT, folder], capture_output=True, text=True)
                 self.assertEqual(run.returncode, 0, "it is not tracked yet")
@@ -49,6 +52,13 @@ class Style(unittest.TestCase):
                 run = subprocess.run([sys.executable, SCRIPT, folder], capture_output=True, text=True)
                 self.assertEqual(run.returncode, 1)
                 self.assertTrue(run.stdout.startswith(f"{name}:1: "), run.stdout)
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / machine).parent.mkdir(parents=True)
+            (Path(folder) / machine).write_bytes(b"BZh9\0")
+            subprocess.run(["git", "init", "-q", folder], check=True)
+            subprocess.run(["git", "-C", folder, "add", machine], check=True)
+            run = subprocess.run([sys.executable, SCRIPT, folder], capture_output=True, text=True)
+            self.assertEqual(run.returncode, 0, run.stdout)
 
     def test_functions(self):
         for head in ["void f()", "template <class T>\nint C::f(T x) const", "TEST(A, B)"]:

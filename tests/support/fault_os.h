@@ -52,7 +52,8 @@ class FaultOs : public Os {
                                                  "send_all",
                                                  "receive_all",
                                                  "create_event",
-                                                 "pin_thread"};
+                                                 "pin_thread",
+                                                 "bind_memory"};
     if (!kFallible.contains(name)) throw std::invalid_argument("no such fallible call: " + name);
     const std::lock_guard lock(mutex_);
     scripts_[name].push_back({std::move(status), calls});
@@ -95,6 +96,10 @@ class FaultOs : public Os {
   unsigned uid() override { return base_.uid(); }
   std::vector<int> usable_cpus() override { return base_.usable_cpus(); }
   bool pin_thread(int cpu) override { return note("pin_thread").ok() && base_.pin_thread(cpu); }
+  Status bind_memory(std::span<std::byte> memory, int node) override {
+    if (Status s = note("bind_memory"); !s.ok()) return s;
+    return base_.bind_memory(memory, node);
+  }
   Result<Token> random_token() override {
     if (Status s = note("random_token"); !s.ok()) return s;
     return base_.random_token();

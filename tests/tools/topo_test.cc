@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "perf/child.h"
+#include "progress.h"
 
 namespace topocoll {
 namespace {
@@ -96,6 +97,65 @@ TEST_F(Topo, DumpsShowsAndMapsThisMachine) {
       json::parse(topo({"matrix", "--json", machine("synthetic_h100_rails.xml")}).out);
   EXPECT_EQ(as_json["devices"].size(), 16U);
   EXPECT_EQ(as_json["paths"][0][1], "NV18");
+}
+
+TEST_F(Topo, ProbeMeasuresThisMachineAndKeepsTheResult) {
+  const std::vector<std::pair<std::string, std::string>> cache = {
+      {"TOPOCOLL_CACHE_DIR", path("cache")}};
+  const std::string out = path("node.json");
+  const Finished first = run({TOPOCOLL_COMMAND, "topo", "probe", "--output", out}, cache);
+  ASSERT_EQ(first.status, 0) << first.err;
+  EXPECT_EQ(first.out + first.err, "") << "no bar where nobody looks";
+  std::ifstream saved(out);
+  const json written = json::parse(saved);
+  EXPECT_EQ(written["topocoll_topology"], 1);
+  EXPECT_EQ(std::distance(fs::directory_iterator(path("cache")), fs::directory_iterator()), 1);
+  const Finished again = run({TOPOCOLL_COMMAND, "topo", "show", "--probe", "--json"}, cache);
+  ASSERT_EQ(again.status, 0) << again.err;
+  bool said = false;  // either used, or measured anew because the machine changes
+  const json shown = json::parse(again.out);
+  for (const json& note : shown["notes"]) {
+    const std::string text = note;
+    said = said || text.find("earlier probe") != text.npos || text.find("measured") != text.npos;
+  }
+  EXPECT_TRUE(said) << again.out;
+}
+
+TEST_F(Topo, ProbeWithoutACacheLeavesNone) {
+  const Finished f =
+      run({TOPOCOLL_COMMAND, "topo", "probe", "--json", "--no-cache", "--budget-ms", "1"},
+          {{"TOPOCOLL_CACHE_DIR", path("cache")}});
+  ASSERT_EQ(f.status, 0) << f.err;
+  EXPECT_FALSE(fs::exists(path("cache")));
+  EXPECT_TRUE(json::accept(f.out));
+  EXPECT_EQ(topo({"probe", "--budget-ms", "0"}).status, 2);
+  EXPECT_EQ(topo({"show", "--probe", machine("synthetic_h100_rails.xml")}).status, 1);
+  EXPECT_THAT(topo({"probe", "--help"}).out, HasSubstr("topocoll topo probe --no-cache"));
+  EXPECT_NE(topo({"probe", "-o", path("no/such/folder.json"), "--no-cache"}).status, 0);
+}
+
+TEST_F(Topo, OneCpuHasNoPairs) {
+  constexpr const char* kTaskset = "/usr/bin/taskset";
+  if (!fs::exists(kTaskset)) GTEST_SKIP() << "there is no " << kTaskset;
+  const json here = json::parse(topo({"show", "--json"}).out);
+  const int cpu = here["nodes"][0]["cpus"].back();
+  const Finished f = run({kTaskset, "-c", std::to_string(cpu), TOPOCOLL_COMMAND, "topo", "probe",
+                          "--json", "--no-cache"});
+  ASSERT_EQ(f.status, 0) << f.err;
+  EXPECT_THAT(f.out, HasSubstr("this process may use one CPU: nothing was measured between CPUs"));
+  const json probed = json::parse(f.out);
+  for (const json& edge : probed["edges"]) EXPECT_NE(edge["kind"], "coherence");
+}
+
+TEST(ProgressLine, GrowsWithWhatIsDone) {
+  EXPECT_EQ(tools::progress_line("measuring", 0, 4),
+            "measuring [------------------------------] 0 of 4");
+  EXPECT_EQ(tools::progress_line("measuring", 2, 4),
+            "measuring [###############---------------] 2 of 4");
+  EXPECT_EQ(tools::progress_line("measuring", 4, 4),
+            "measuring [##############################] 4 of 4");
+  EXPECT_EQ(tools::progress_line("measuring", 0, 0),
+            "measuring [##############################] 0 of 0");
 }
 
 TEST_F(Topo, CheckFindsWhatIsWrongAndSaysSoByItsStatus) {

@@ -19,6 +19,7 @@ Topology sample() {
   t.nodes[1].label = "Some CPU";
   t.nodes[1].attributes = {{"CPUVendor", "X"}, {"CPUStepping", "2"}};
   t.edges.push_back({"numa:0", "numa:1", "interconnect", {25.6, 21.300000000000001}, {{}, 131.0}});
+  t.edges.back().latency_ns.spread = Spread{130.5, 132.25, 129, 33};
   t.edges.push_back({"numa:1", "numa:0", "interconnect", {{}, {}}, {1e-3, {}}});
   t.notes = {"first", "second\n"};
   return t;
@@ -83,6 +84,28 @@ TEST(TopologyJson, TheTextIsAsPublished) {
   "n"]
 }
 )");
+}
+
+TEST(TopologyJson, SpreadsBelongToWhatWasMeasured) {
+  const auto error = [](const std::string& figure) {
+    return topology_from_json(R"({"topocoll_topology": 1, "host": "h", "nodes": [
+{"id": "a", "kind": "cpu", "cpus": [0]}, {"id": "b", "kind": "cpu", "cpus": [1]}], "notes": [],
+"edges": [{"from": "a", "to": "b", "kind": "coherence", "latency_ns": )" +
+                              figure + "}]}")
+        .status()
+        .text();
+  };
+  const std::string spread = R"("spread": {"low": 4, "high": 6, "best": 3, "samples": 9}})";
+  EXPECT_EQ(error(R"({"measured": 5, )" + spread), "");
+  EXPECT_EQ(
+      error(R"({"declared": 5, )" + spread),
+      "topology: edges[0].latency_ns.spread: belongs to a measured figure, and there is none");
+  EXPECT_EQ(error(R"({"measured": 7, )" + spread),
+            "topology: edges[0].latency_ns.spread: 4 to 6 does not hold the measured 7");
+  EXPECT_THAT(error(R"({"measured": 5, "spread": {"low": 4, "high": 6, "best": 3}})"),
+              HasSubstr("spread.samples: is missing"));
+  EXPECT_THAT(error(R"({"measured": 5, "spread": {"low": 4, "high": 6, "best": 3, "samples": 0}})"),
+              HasSubstr("spread.samples: expected an integer from 1"));
 }
 
 TEST(TopologyJson, FiguresThatAreNoNumbersAreUnknown) {
@@ -151,7 +174,7 @@ TEST(TopologyJson, EveryFieldIsChecked) {
        "edges[1].to: \"numa:0\" is contained in \"host\" already"},
       {"\"kind\": \"contains\"}", "\"kind\": \"wire\"}",
        "edges[1].kind: expected one of contains, pci, nvlink, xgmi, c2c, interconnect, network, "
-       "link, found \"wire\""},
+       "link, coherence, memory, found \"wire\""},
       {"{\"declared\": 2.5}", "{\"declared\": -1}",
        "edges[0].bandwidth_gbps.declared: expected a number from 0"},
       {"{\"declared\": 2.5}", "{\"declared\": 1e30}",

@@ -2,12 +2,14 @@
 // tests/machine/qemu_machine_test.py builds and records the machine.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -110,6 +112,40 @@ TEST_F(Replay, LocalitiesThatAreNonsenseAreNoFindingsAndNoCrash) {
     EXPECT_NE(t.find(kNic), nullptr) << text;
     (void)check_topology(t);
   }
+}
+
+TEST_F(Replay, WhatWouldBeReadForEverIsRefusedByName) {
+  const std::string cpu = folder_ + "/machine/sys/devices/system/cpu/";
+  const auto refused = [&](const std::string& path, const std::string& why) {
+    const auto t = discover_topology_at(folder_ + "/machine");
+    ASSERT_FALSE(t.ok()) << path;
+    EXPECT_THAT(t.status().text(), AllOf(HasSubstr("cpu/possible: "), HasSubstr(why)));
+    fs::remove(path);
+  };
+  fs::remove(cpu + "possible");
+  ASSERT_EQ(::mkfifo((cpu + "possible").c_str(), 0600), 0);
+  refused(cpu + "possible", "neither a file, a directory nor a link");
+  fs::create_symlink("/dev/zero", cpu + "possible");
+  refused(cpu + "possible", "leads out of the recording");
+  std::ofstream(cpu + "possible").put('0');
+  fs::resize_file(cpu + "possible", std::uintmax_t{1} << 30);  // sparse
+  refused(cpu + "possible", "larger than 64 MiB");
+  fs::create_symlink("possible", cpu + "possible");  // leads nowhere: harmless
+  EXPECT_TRUE(discover_topology_at(folder_ + "/machine").ok());
+}
+
+TEST_F(Replay, MoreNumaNodesAndCpusThanThereCanBeAreRefused) {
+  for (const char* file : {"node/online", "cpu/possible"}) {
+    const std::string path = folder_ + "/machine/sys/devices/system/" + file;
+    std::ifstream in(path);
+    const std::string before{std::istreambuf_iterator<char>(in), {}};
+    std::ofstream(path) << "0-999999\n";
+    const auto t = discover_topology_at(folder_ + "/machine");
+    ASSERT_FALSE(t.ok());
+    EXPECT_THAT(t.status().text(), AllOf(HasSubstr(file), HasSubstr("names number 999999")));
+    std::ofstream(path) << before;
+  }
+  EXPECT_TRUE(discover_topology_at(folder_ + "/machine").ok());
 }
 
 TEST_F(Replay, HalfOfTheLanesOfALinkAreFound) {

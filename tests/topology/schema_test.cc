@@ -87,7 +87,7 @@ Topology complete() {
   t.nodes[2].uuid = "GPU-1";
   t.nodes[2].pci_link = {2.5, 1, 64, 16};
   t.edges[0].upward_gbps = {1.5, 2.5};
-  t.edges[0].latency_ns = {10, {}};
+  t.edges[0].latency_ns = {10, 12, Spread{11, 13, 10.5, 9}};
   t.groups.push_back({"root", {20, 18.5}, {{t.edges[0].to, t.edges[0].from, t.edges[0].kind}}});
   t.notes.emplace_back("n");
   return t;

@@ -42,6 +42,8 @@ TEST(Topology, FingerprintIsThatOfTheMakeUp) {
   same.notes.emplace_back("a note");
   same.nodes[0].attributes["OSRelease"] = "7.0";
   same.edges[0].bandwidth_gbps.measured = 12.5;
+  same.edges.push_back({"cpu:0", "cpu:1", "coherence", {{}, 10}, {}});
+  same.edges.push_back({"numa:0", "cpu:0", "memory", {{}, 10}, {}});
   for (TopologyNode& node : same.nodes) {
     if (node.kind == NodeKind::kNumaNode) *node.size_bytes += 4096;
   }
@@ -92,14 +94,16 @@ TEST(TopologyText, FiguresLinksAndNotes) {
   for (TopologyEdge& edge : t.edges) {
     if (edge.to == "numa:1") edge.bandwidth_gbps = {204.8, 171.25};
   }
-  t.edges.push_back({"numa:0", "numa:1", "interconnect", {{}, 21.5}, {{}, 130.0}});
+  t.edges.push_back(
+      {"numa:0", "numa:1", "interconnect", {{}, 21.5, Spread{21, 22, 23, 9}}, {{}, 130.0}});
   t.nodes.back().cpus.clear();
   t.nodes[t.nodes.size() - 2].cpus.clear();
   t.notes = {"something could not be read"};
   const std::string text = render_text(t);
   EXPECT_THAT(text, HasSubstr("NUMA node 1 1 GiB, 204.8 GB/s declared, 171.2 GB/s measured"));
-  EXPECT_THAT(text,
-              HasSubstr("numa:0 → numa:1  interconnect, 21.5 GB/s measured, 130 ns measured\n"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("numa:0 → numa:1  interconnect, 21.5 GB/s measured (21 to 22), 130 ns measured\n"));
   EXPECT_THAT(text, HasSubstr("core 1  no usable CPU\n"));
   EXPECT_THAT(text, HasSubstr("note: something could not be read\n"));
 }

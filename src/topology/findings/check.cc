@@ -66,6 +66,8 @@ std::vector<Finding> FindingRules::take() {
   far_nics();
   flat_tree();
   doubled_devices();
+  slow_cpu_pairs();
+  slow_memory();
   shared_memory();
   locked_memory();
   cpus();

@@ -32,6 +32,9 @@ class FindingRules {
   void far_nics();
   void flat_tree();
   void doubled_devices();
+  // measured.cc
+  void slow_cpu_pairs();
+  void slow_memory();
   // limits.cc
   void shared_memory();
   void locked_memory();

@@ -2,6 +2,7 @@
 // Thread rule: free functions. Failure rule: as in topocoll/topology_formats.h.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -9,6 +10,15 @@
 #include "topocoll/topology.h"
 
 namespace topocoll {
+
+/// The largest device numbers, ranks and ports in NCCL's XML.
+inline constexpr int kMaxNcclNumber = 1 << 24;
+inline constexpr int kMaxNcclPort = 1 << 16;
+/// The longest attributes there, and of these the ones that become part of an id.
+inline constexpr std::size_t kMaxNcclTextBytes = 256;
+inline constexpr std::size_t kMaxNcclNameBytes = 96;
+/// Physical links that one edge stands for at most.
+inline constexpr int kMaxLinks = 1 << 16;
 
 Result<Topology> read_nccl_xml(std::string_view text, const std::string& file);
 Result<Topology> read_hwloc_xml(std::string_view text, const std::string& file);

@@ -126,8 +126,8 @@ Result<Topology> read_hwloc_xml(std::string_view text, const std::string& file) 
   const bool newer = version && *version >= 3 && HWLOC_API_VERSION < 0x00030000;
   if (xml.ok() && newer) translate(xml);
   if (!xml.ok()) return xml.status();
-  // hwloc's parser of its own, which is there when its libxml2 plugin is not, skips a declaration by
-  // its line's end and wants the version alone in the first element.
+  // hwloc's parser of its own, which is there when its libxml2 plugin is not, skips a declaration
+  // by its line's end and wants the version alone in the first element.
   std::ostringstream out;
   out << "<?xml version=\"1.0\"?>\n";
   root.print(out, "", pugi::format_raw);

@@ -345,8 +345,9 @@ class HwlocWriter {
     };
     write_matrix("NVLinkBandwidth", kFromSystem, declared("nvlink"));
     write_matrix("XGMIBandwidth", kFromSystem, declared("xgmi"));
-    write_matrix("TopocollMeasuredBandwidth", kFromUser,
-                 [](const TopologyEdge& e) { return e.bandwidth_gbps.measured; });
+    write_matrix("TopocollMeasuredBandwidth", kFromUser, [](const TopologyEdge& e) {
+      return is_measurement(e) ? std::nullopt : e.bandwidth_gbps.measured;
+    });
   }
 
   /// Values in MB/s between all ends of the edges that have one.

@@ -19,8 +19,6 @@ constexpr int kMaxCpus = 1 << 16;
 constexpr long kMaxNuma = 1 << 20;
 constexpr int kMaxPciDepth = 48;
 constexpr double kMaxMbps = 1e8;  // 100 Tb/s
-constexpr std::size_t kMaxTextBytes = 256;
-constexpr std::size_t kMaxNameBytes = 96;  ///< of what becomes part of an id
 constexpr std::size_t kMaxNotes = 100;
 constexpr std::string_view kCpuTargetClass = "0x068001";
 constexpr std::string_view kSwitchTargetClass = "0x068000";
@@ -131,8 +129,8 @@ class NcclReader {
       if (*attribute.value() == 0 || std::find(typed.begin(), typed.end(), key) != typed.end()) {
         continue;
       }
-      if (std::string_view(attribute.value()).size() > kMaxTextBytes) {
-        xml_.fail(element, key, fmt::format("longer than {} bytes", kMaxTextBytes));
+      if (std::string_view(attribute.value()).size() > kMaxNcclTextBytes) {
+        xml_.fail(element, key, fmt::format("longer than {} bytes", kMaxNcclTextBytes));
       }
       to.attributes[std::string(key)] = attribute.value();
     }
@@ -140,8 +138,8 @@ class NcclReader {
 
   std::string host_of(pugi::xml_node cpu) {
     const std::string hash = XmlText::text(cpu, "host_hash").value_or("");
-    if (hash.size() > kMaxNameBytes) {
-      xml_.fail(cpu, "host_hash", fmt::format("longer than {} bytes", kMaxNameBytes));
+    if (hash.size() > kMaxNcclNameBytes) {
+      xml_.fail(cpu, "host_hash", fmt::format("longer than {} bytes", kMaxNcclNameBytes));
     }
     prefix_ = several_hosts_ ? hash + "/" : "";
     const std::string id = prefix_ + "host";
@@ -275,7 +273,7 @@ class NcclReader {
     if (gpu.kind != NodeKind::kGpu || gpu.attributes.contains("dev")) {
       return xml_.fail(element, "a <pci> has one GPU and no NIC beside it");
     }
-    for (const char* number : {"dev", "rank"}) xml_.integer(element, number, -1, 1 << 24);
+    for (const char* number : {"dev", "rank"}) xml_.integer(element, number, -1, kMaxNcclNumber);
     keep_attributes(element, gpu, {});
     for (const pugi::xml_node child : element.children()) {
       if (is(child, "nvlink") || is(child, "xgmi")) {
@@ -295,7 +293,7 @@ class NcclReader {
     link.target_class = XmlText::text(element, "tclass").value_or("");
     const std::string target = XmlText::text(element, "target").value_or("");
     link.target = canonical_bdf(target);
-    if (const auto count = xml_.integer(element, "count", 1, 1 << 10)) {
+    if (const auto count = xml_.integer(element, "count", 1, kMaxLinks)) {
       link.count = static_cast<int>(*count);
     }
     if (link.target_class == kCpuTargetClass) {
@@ -314,7 +312,7 @@ class NcclReader {
 
   void read_c2c(pugi::xml_node element, const std::string& gpu, const std::string& numa) {
     ListedLink link{gpu, numa, "c2c", "", {}, {}, true};
-    if (const auto count = xml_.integer(element, "count", 1, 1 << 10)) {
+    if (const auto count = xml_.integer(element, "count", 1, kMaxLinks)) {
       link.count = static_cast<int>(*count);
     }
     const auto mbps = xml_.number(element, "bw", 0, kMaxMbps);  // megabytes per second and link
@@ -326,9 +324,9 @@ class NcclReader {
     TopologyNode nic;
     nic.kind = NodeKind::kNic;
     const std::string name = XmlText::text(element.child("net"), "name").value_or("");
-    nic.id =
-        prefix_ + "nic:" +
-        (name.empty() ? fmt::format("line-{}", xml_.line(element)) : name.substr(0, kMaxNameBytes));
+    nic.id = prefix_ + "nic:" +
+             (name.empty() ? fmt::format("line-{}", xml_.line(element))
+                           : name.substr(0, kMaxNcclNameBytes));
     if (index_.contains(nic.id)) {
       return xml_.fail(element, fmt::format("{} is listed twice", nic.id));
     }
@@ -350,11 +348,11 @@ class NcclReader {
   void read_net(pugi::xml_node element, const std::string& nic) {
     const auto name = XmlText::text(element, "name");
     if (!name) return xml_.fail(element, "name", "is missing");
-    if (name->size() > kMaxNameBytes) {
-      return xml_.fail(element, "name", fmt::format("longer than {} bytes", kMaxNameBytes));
+    if (name->size() > kMaxNcclNameBytes) {
+      return xml_.fail(element, "name", fmt::format("longer than {} bytes", kMaxNcclNameBytes));
     }
-    const auto port = xml_.integer(element, "port", 0, 1 << 16);
-    xml_.integer(element, "dev", -1, 1 << 24);
+    const auto port = xml_.integer(element, "port", 0, kMaxNcclPort);
+    xml_.integer(element, "dev", -1, kMaxNcclNumber);
     TopologyNode net;
     net.kind = NodeKind::kNicPort;
     net.label = *name;
@@ -431,7 +429,14 @@ class NcclReader {
       return;
     }
     TopologyEdge& edge = result_.edges[known->second];
-    if (edge.count && link.count) *edge.count += *link.count;
+    if (edge.count && link.count) {
+      *edge.count += *link.count;
+      if (*edge.count > kMaxLinks) {
+        xml_.fail(xml_.root(), fmt::format("more than {} {} links from {} to {}", kMaxLinks,
+                                           link.kind, from, to));
+        return;
+      }
+    }
     auto& declared = edge.bandwidth_gbps.declared;
     if (declared && link.gbps) *declared += *link.gbps;
   }

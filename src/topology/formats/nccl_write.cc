@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <iterator>
 #include <set>
 
 #include "topocoll/topology_formats.h"
+#include "topology/formats/formats.h"
 #include "topology/formats/xml_text.h"
 #include "topology/tree.h"
 
@@ -25,6 +27,17 @@ constexpr std::array<std::string_view, 4> kCpuKeys = {"arch", "vendor", "familyi
 /// Host, package and the like have other names elsewhere than on NCCL's CPUs.
 constexpr std::array<std::pair<const char*, const char*>, 3> kPackageKeys = {
     {{"CPUVendor", "vendor"}, {"CPUFamilyNumber", "familyid"}, {"CPUModelNumber", "modelid"}}};
+
+/// Whether the reader takes the value back: some keys are integers there, and any text elsewhere.
+bool readable(std::string_view key, std::string_view value) {
+  if (value.size() > kMaxNcclTextBytes) return false;
+  const bool number = key == "dev" || key == "rank";
+  if (!number && key != "port") return true;
+  int parsed = 0;
+  const auto end = std::from_chars(value.data(), value.data() + value.size(), parsed);
+  if (end.ec != std::errc() || end.ptr != value.data() + value.size()) return false;
+  return number ? parsed >= -1 && parsed <= kMaxNcclNumber : parsed >= 0 && parsed <= kMaxNcclPort;
+}
 
 std::string affinity_mask(const std::vector<int>& cpus) {
   std::vector<std::uint32_t> groups;
@@ -75,7 +88,9 @@ class NcclWriter {
   void attributes(const TopologyNode& of, const Keys& keys) {
     for (const std::string_view key : keys) {
       const auto found = of.attributes.find(std::string(key));
-      if (found != of.attributes.end()) attribute(key, found->second);
+      if (found != of.attributes.end() && readable(key, found->second)) {
+        attribute(key, found->second);
+      }
     }
   }
 
@@ -195,7 +210,7 @@ class NcclWriter {
     const TopologyNode& net = node(i);
     indent(depth);
     text_ += "<net";
-    attribute("name", net.label.empty() ? net.id : net.label);
+    attribute("name", (net.label.empty() ? net.id : net.label).substr(0, kMaxNcclNameBytes));
     attributes(net, kNetKeys);
     const TopologyEdge* above = tree_.edge_above(i);
     if (above != nullptr && above->bandwidth_gbps.declared) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <set>
@@ -17,6 +18,29 @@ std::string shown(std::string_view value) {
   std::string text;
   for (const char c : value.substr(0, kMaxShownBytes)) text += c < ' ' && c >= 0 ? '?' : c;
   return fmt::format("\"{}{}\"", text, value.size() > kMaxShownBytes ? "..." : "");
+}
+
+/// Where a text stops being UTF-8; its size if it does not. pugixml does not look.
+std::size_t utf8_end(std::string_view text) {
+  for (std::size_t i = 0; i < text.size();) {
+    const auto byte = [&](std::size_t at) {
+      return at < text.size() ? static_cast<unsigned char>(text[at]) : 0U;
+    };
+    const unsigned first = byte(i);
+    const std::size_t length = first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+    unsigned code = length == 1 ? first : first & (0x7fU >> length);
+    for (std::size_t k = 1; k < length; ++k) {
+      if ((byte(i + k) & 0xc0) != 0x80) return i;
+      code = code << 6 | (byte(i + k) & 0x3f);
+    }
+    constexpr std::array<unsigned, 5> kLeast = {0, 0, 0x80, 0x800, 0x10000};  // else overlong
+    const bool surrogate = code >= 0xd800 && code <= 0xdfff;
+    if (code < kLeast[length] || code > 0x10ffff || surrogate || (first >= 0x80 && first < 0xc0)) {
+      return i;
+    }
+    i += length;
+  }
+  return text.size();
 }
 
 }  // namespace
@@ -34,6 +58,11 @@ Result<std::unique_ptr<XmlText>> XmlText::parse(std::string_view text, std::stri
                   fmt::format("{}: {} bytes, {} are allowed", name, text.size(), kMaxXmlBytes));
   }
   std::unique_ptr<XmlText> result(new XmlText(text, std::move(name)));
+  if (const std::size_t end = utf8_end(text); end < text.size()) {
+    return Status(Cause::kInvalidArgument,
+                  fmt::format("{}:{}: not UTF-8: convert it, for instance with iconv",
+                              result->name_, result->line_at(end)));
+  }
   const auto parsed = result->document_.load_buffer(
       text.data(), text.size(), pugi::parse_default | pugi::parse_doctype, pugi::encoding_utf8);
   if (!parsed) {

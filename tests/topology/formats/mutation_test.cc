@@ -2,10 +2,10 @@
 // read.
 #include <gtest/gtest.h>
 
-#include <random>
 #include <string>
 #include <vector>
 
+#include "support/mutate.h"
 #include "topology/formats/machines.h"
 
 namespace topocoll {
@@ -13,41 +13,12 @@ namespace {
 
 constexpr unsigned kSeed = 20240607;
 
-std::string mutated(std::string text, std::mt19937& random) {
-  static const std::string alphabet = "0123456789-,:.<>/=\"&;!?[]abcdefx \n\xc3";
-  const std::size_t changes = 1 + random() % 4;
-  for (std::size_t m = 0; m < changes && !text.empty(); ++m) {
-    const std::size_t at = random() % text.size();
-    const std::size_t from = random() % text.size();
-    switch (random() % 6) {
-      case 0:
-        text.erase(at, 1 + random() % 30);
-        break;
-      case 1:
-        text.insert(at, text.substr(from, random() % 200));
-        break;
-      case 2:
-        text.resize(at);
-        break;
-      case 3: {  // a whole line, so that the rest stays well formed
-        const std::size_t start = text.rfind('\n', at) + 1;
-        const std::size_t end = std::min(text.find('\n', at), text.size());
-        text.insert(start, text.substr(start, end - start));
-        break;
-      }
-      default:
-        text[at] = alphabet[random() % alphabet.size()];
-    }
-  }
-  return text;
-}
-
 /// How many of the mutants were read.
 int mutate(const std::string& original, int rounds) {
-  std::mt19937 random(kSeed);
+  testing::Mutator mutator(kSeed);
   int read = 0;
   for (int i = 0; i < rounds; ++i) {
-    const std::string text = mutated(original, random);
+    const std::string text = mutator.mutated(original, original);
     const auto t = import_topology(text, "mutant");
     if (!t.ok()) {
       EXPECT_EQ(t.status().text().rfind("mutant", 0), 0U) << t.status().text();

@@ -217,6 +217,36 @@ TEST(NcclExport, HwlocsFactsGetNcclsNames) {
               HasSubstr("numaid=\"0\" affinity=\"00000003\" vendor=\"GenuineIntel\""));
 }
 
+TEST(NcclExport, WhatItsReaderWouldRefuseIsLeftOut) {
+  Topology t = imported(kPair);
+  for (TopologyNode& node : t.nodes) {
+    if (node.kind == NodeKind::kGpu) node.attributes["rank"] = "first";
+    if (node.kind == NodeKind::kNicPort) node.attributes["port"] = "-1";
+  }
+  const std::string text = *to_nccl_xml(t);
+  EXPECT_EQ(text.find("first"), text.npos);
+  EXPECT_EQ(text.find("port=\"-1\""), text.npos);
+  imported(text);
+}
+
+TEST(NcclImport, MoreLinksThanOneEdgeStandsForAreRefused) {
+  const std::string link = "<nvlink target=\"0000:02:00.0\" count=\"40000\"/>";
+  const std::string error = import_error(
+      "<system><cpu numaid=\"0\"><pci busid=\"0000:01:00.0\" class=\"0x030200\"><gpu>" + link +
+      link + "</gpu></pci><pci busid=\"0000:02:00.0\" class=\"0x030200\"/></cpu></system>");
+  EXPECT_THAT(error, HasSubstr("more than 65536 nvlink links"));
+}
+
+TEST(NcclImport, TextsThatAreNotUtf8AreRefusedByLine) {
+  for (const std::string bad :
+       {"\xff", "\xc0\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe2\x82"}) {
+    EXPECT_THAT(import_error("<system>\n<cpu numaid=\"0\" arch=\"" + bad + "\"/></system>"),
+                HasSubstr("f.xml:2: not UTF-8"))
+        << bad;
+  }
+  imported("<system><cpu numaid=\"0\" arch=\"\xe2\x82\xac \xf0\x9f\x98\x80\"/></system>");
+}
+
 TEST(NcclGraph, IsRecognisedAndRefused) {
   const auto graph = import_topology("<graphs version=\"1\"><graph id=\"0\"/></graphs>", "g.xml");
   EXPECT_EQ(graph.status().cause(), Cause::kUnsupported);

@@ -1,4 +1,4 @@
-#include "control/tcp_socket.h"
+#include "transport/tcp/socket.h"
 
 #include <arpa/inet.h>
 #include <netdb.h>
@@ -28,6 +28,27 @@ const sockaddr_in* as_ipv4(const Address& address) {
 
 const sockaddr_in6* as_ipv6(const Address& address) {
   return reinterpret_cast<const sockaddr_in6*>(&address.storage);
+}
+
+/// Keeps a socket's packets on one interface. Kernels before 5.7 let only root do so; then the
+/// address alone decides, and the routes.
+Status stay_on(int fd, const std::string& interface) {
+  if (interface.empty()) return {};
+  const auto bytes = static_cast<socklen_t>(interface.size());
+  if (::setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, interface.c_str(), bytes) != 0 &&
+      errno != EPERM) {
+    return system_error("interface " + interface, errno);
+  }
+  return {};
+}
+
+Status leave_by(int fd, const Source& source) {
+  if (Status s = stay_on(fd, source.interface); !s.ok()) return s;
+  if (source.address.bytes > 0 &&
+      ::bind(fd, as_sockaddr(source.address), source.address.bytes) != 0) {
+    return system_error("cannot use " + source.address.to_string(), errno);
+  }
+  return {};
 }
 
 Fd stream_socket(const Address& address) {
@@ -66,6 +87,25 @@ bool Address::is_wildcard() const {
   return IN6_IS_ADDR_UNSPECIFIED(&ip) || mapped_any;
 }
 
+bool Address::is_loopback() const {
+  if (storage.ss_family == AF_INET) return ntohl(as_ipv4(*this)->sin_addr.s_addr) >> 24 == 127;
+  return IN6_IS_ADDR_LOOPBACK(&as_ipv6(*this)->sin6_addr);
+}
+
+bool Address::is_link_local() const {
+  return storage.ss_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&as_ipv6(*this)->sin6_addr);
+}
+
+Address Address::with_port(std::uint16_t port) const {
+  Address other = *this;
+  if (storage.ss_family == AF_INET6) {
+    reinterpret_cast<sockaddr_in6*>(&other.storage)->sin6_port = htons(port);
+  } else {
+    reinterpret_cast<sockaddr_in*>(&other.storage)->sin_port = htons(port);
+  }
+  return other;
+}
+
 Result<std::vector<Address>> resolve(const std::string& host, std::uint16_t port) {
   // Null would mean "any address of this machine" to getaddrinfo, and an embedded zero byte would
   // hide the rest of the name.
@@ -97,7 +137,7 @@ Result<std::vector<Address>> resolve(const std::string& host, std::uint16_t port
   return addresses;
 }
 
-Result<Fd> listen_on(const Address& address) {
+Result<Fd> listen_on(const Address& address, const std::string& interface) {
   const std::string what = "cannot listen on " + address.to_string();
   Fd fd = stream_socket(address);
   if (fd.get() < 0) return system_error(what, errno);
@@ -107,6 +147,7 @@ Result<Fd> listen_on(const Address& address) {
   if (address.storage.ss_family == AF_INET6) {
     ::setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
   }
+  if (Status s = stay_on(fd.get(), interface); !s.ok()) return s.annotated(what);
   if (::bind(fd.get(), as_sockaddr(address), address.bytes) != 0) return system_error(what, errno);
   if (::listen(fd.get(), SOMAXCONN) != 0) return system_error(what, errno);
   return fd;
@@ -122,8 +163,13 @@ Result<Address> local_address(int fd) {
 }
 
 Result<Fd> connect_to(const Address& address, TimePoint deadline) {
+  return connect_from({}, address, deadline);
+}
+
+Result<Fd> connect_from(const Source& source, const Address& address, TimePoint deadline) {
   Fd fd = stream_socket(address);
   if (fd.get() < 0) return Status(Cause::kSystem, error_text(errno));
+  if (Status s = leave_by(fd.get(), source); !s.ok()) return s;
   if (::connect(fd.get(), as_sockaddr(address), address.bytes) != 0) {
     if (errno != EINPROGRESS && errno != EINTR) return Status(Cause::kSystem, error_text(errno));
     auto ready = wait_for(fd.get(), POLLOUT, deadline);
@@ -140,9 +186,13 @@ Result<Fd> connect_to(const Address& address, TimePoint deadline) {
   if (local.ok() && local->to_string() == address.to_string()) {
     return Status(Cause::kSystem, "connection refused");
   }
-  const int on = 1;
-  ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  send_at_once(fd.get());
   return fd;
+}
+
+void send_at_once(int fd) {
+  const int on = 1;
+  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
 Result<bool> wait_for(int fd, short events, TimePoint deadline) {

@@ -1,0 +1,49 @@
+// Probe: measures this machine, as far as CPUs and memory go.
+//
+//   auto t = topocoll::probe_topology();
+//   if (t.ok()) std::fputs(topocoll::render_text(*t).c_str(), stdout);
+//
+// Between pairs of CPUs it times an exchange of flags and copies of what the other has just written
+// (edges "coherence"); from each NUMA node what one CPU and what all CPUs read of its memory (edges
+// "memory"). Figures are medians with their confidence interval (Spread). Only CPUs that this
+// process may use take part, on threads of the probe's own; the caller's affinity stays as it is.
+//
+// Results are kept in a file below the cache directory (TOPOCOLL_CACHE_DIR), one for each make-up
+// of a machine. A kept result is used if a few of its figures, measured again, are still the same;
+// this takes a fraction of a second. Without a usable directory or file everything is measured.
+//
+// Thread rule: any thread; two probes at a time on one machine disturb each other.
+// Failure rule: what cannot be measured is a note of the topology. An error is returned only if an
+// option is wrong or the machine cannot be read at all.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "topocoll/export.h"
+#include "topocoll/status.h"
+#include "topocoll/topology.h"
+
+namespace topocoll {
+
+struct ProbeOptions {
+  /// After this nothing new is begun; a machine of a few CPUs needs less.
+  std::chrono::milliseconds budget{2000};
+  /// Whether a kept result may be used and the new one be kept.
+  bool use_cache = true;
+  /// Decides the order, and the sample on large machines; absent: different every time.
+  std::optional<std::uint64_t> seed;
+  /// Called on the calling thread before each measurement and once at the end.
+  std::function<void(int done, int total)> on_progress;
+};
+
+/// discover_topology() and what was measured.
+TOPOCOLL_API Result<Topology> probe_topology(const ProbeOptions& options = {});
+
+/// discover_topology() and what an earlier probe has kept, unchecked and without measuring.
+TOPOCOLL_API Result<Topology> known_topology();
+
+}  // namespace topocoll

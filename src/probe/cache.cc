@@ -1,0 +1,87 @@
+#include "probe/cache.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "base/private_file.h"
+#include "topology/hash.h"
+
+namespace topocoll {
+namespace {
+
+/// Changes with the meaning of the figures: a file of another version is not used.
+constexpr int kVersion = 1;
+constexpr std::size_t kMaxBytes = std::size_t{32} << 20;
+
+std::string file_name(const Topology& machine) {
+  return fmt::format("probe-{}.json", machine.fingerprint());
+}
+
+std::string first_line(const Topology& machine, std::string_view json) {
+  return fmt::format("topocoll-probe {} {} {}\n", kVersion, machine.fingerprint(), hash_text(json));
+}
+
+}  // namespace
+
+Result<std::string> cache_directory(const std::optional<std::string>& option) {
+  if (!option) return user_cache_directory();
+  if (option->front() != '/') {
+    return Status(Cause::kInvalidArgument,
+                  fmt::format("TOPOCOLL_CACHE_DIR={}: an absolute path is needed", *option));
+  }
+  return *option;
+}
+
+std::string cache_path(const std::string& directory, const Topology& machine) {
+  return directory + "/" + file_name(machine);
+}
+
+Result<std::optional<Topology>> load_kept(const std::string& directory, const Topology& machine) {
+  const std::string path = cache_path(directory, machine);
+  if (::access(path.c_str(), F_OK) != 0) return std::optional<Topology>();
+  auto text = read_private_file(path, kMaxBytes);
+  if (!text.ok()) return text.status();
+  const std::size_t line = std::min(text->find('\n'), text->size() - 1) + 1;
+  const std::string_view json = std::string_view(*text).substr(line);
+  if (text->substr(0, line) != first_line(machine, json)) {
+    return Status(Cause::kInvalidArgument, path + ": damaged, or of another version or machine");
+  }
+  auto kept = topology_from_json(json);
+  if (!kept.ok()) return kept.status().annotated(path);
+  return std::optional(std::move(*kept));
+}
+
+Status keep(const std::string& directory, const Topology& measured) {
+  const std::string json = to_json(measured);
+  return write_private_file(directory, file_name(measured), first_line(measured, json) + json);
+}
+
+void copy_measurements(const Topology& from, Topology& to) {
+  using Key = std::tuple<std::string_view, std::string_view, std::string_view>;
+  const auto key = [](const TopologyEdge& e) { return Key{e.from, e.to, e.kind}; };
+  const auto take = [](const Figure& source, Figure& target) {
+    if (!source.measured) return;
+    target.measured = source.measured;
+    target.spread = source.spread;
+  };
+  std::map<Key, const TopologyEdge*> known;
+  for (const TopologyEdge& edge : from.edges) known[key(edge)] = &edge;
+  for (TopologyEdge& edge : to.edges) {
+    const auto found = known.find(key(edge));
+    if (found == known.end()) continue;
+    take(found->second->bandwidth_gbps, edge.bandwidth_gbps);
+    take(found->second->latency_ns, edge.latency_ns);
+    take(found->second->upward_gbps, edge.upward_gbps);
+    known.erase(found);
+  }
+  for (const TopologyEdge& edge : from.edges) {
+    const bool there = to.find(edge.from) != nullptr && to.find(edge.to) != nullptr;
+    if (is_measurement(edge) && known.contains(key(edge)) && there) to.edges.push_back(edge);
+  }
+}
+
+}  // namespace topocoll

@@ -1,0 +1,195 @@
+#include "probe/measure.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "base/memory_limit.h"
+#include "probe/cpu_link.h"
+#include "probe/memory.h"
+#include "topology/tree.h"
+
+namespace topocoll {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kPairTime{50};
+constexpr milliseconds kMemoryTime{100};
+constexpr double kSame = 0.25;
+constexpr std::size_t kSentinelPairs = 3;
+
+TopologyEdge& edge_of(Topology& topology, const std::string& from, const std::string& to,
+                      const char* kind) {
+  for (TopologyEdge& edge : topology.edges) {
+    if (edge.kind == kind && edge.from == from && edge.to == to) return edge;
+  }
+  topology.edges.push_back({from, to, kind, {}, {}});
+  return topology.edges.back();
+}
+
+std::string cpu_id(int cpu) { return fmt::format("cpu:{}", cpu); }
+
+class Measurer {
+ public:
+  Measurer(Os& os, Topology& topology) : os_(os), topology_(topology) {}
+
+  Status operator()(const CpuPair& pair) {
+    const auto link = measure_cpu_link(os_, {pair.a, pair.b}, kPairTime);
+    if (!link.ok()) return link.status();
+    for (const bool back : {false, true}) {
+      const int from = back ? pair.b : pair.a;
+      const int to = back ? pair.a : pair.b;
+      TopologyEdge& edge = edge_of(topology_, cpu_id(from), cpu_id(to), "coherence");
+      edge.latency_ns = link->latency_ns;
+      edge.bandwidth_gbps = link->bandwidth_gbps[back ? 1 : 0];
+    }
+    return {};
+  }
+
+  Status operator()(const MemoryRead& read) {
+    const std::uint64_t cache = cache_bytes(read.cpus);
+    const std::size_t bytes = memory_read_bytes(cache, available_memory_bytes());
+    if (bytes == 0) {
+      return Status(Cause::kResource, "there is hardly any memory left to read from");
+    }
+    const auto figure = measure_memory(os_, {read.node, read.cpus, read.local, bytes, kMemoryTime});
+    if (!figure.ok()) return figure.status();
+    if (bytes < 2 * cache) {
+      notes_.insert(fmt::format("{} was read through {} MiB only: caches of {} MiB may have helped",
+                                read.from, bytes >> 20, cache >> 20));
+    }
+    edge_of(topology_, read.from, read.to, "memory").bandwidth_gbps = *figure;
+    return {};
+  }
+
+  void note(const Status& status) { notes_.insert("not measured: " + status.text()); }
+  void finish() { topology_.notes.insert(topology_.notes.end(), notes_.begin(), notes_.end()); }
+
+ private:
+  /// The last-level caches near these CPUs.
+  [[nodiscard]] std::uint64_t cache_bytes(const std::vector<int>& cpus) const {
+    int last = 0;
+    std::uint64_t bytes = 0;
+    for (const TopologyNode* cache : topology_.of_kind(NodeKind::kCache)) {
+      const bool near = std::any_of(cache->cpus.begin(), cache->cpus.end(), [&](int cpu) {
+        return std::find(cpus.begin(), cpus.end(), cpu) != cpus.end();
+      });
+      if (!near || cache->level.value_or(0) < last) continue;
+      if (cache->level.value_or(0) > last) bytes = 0;
+      last = cache->level.value_or(0);
+      bytes += cache->size_bytes.value_or(0);
+    }
+    return bytes;
+  }
+
+  Os& os_;
+  Topology& topology_;
+  std::set<std::string> notes_;
+};
+
+std::string words(const TopologyEdge& edge, const char* what, const Figure& kept,
+                  const Figure& fresh) {
+  return fmt::format("{} of {} → {} ({}) was {:.4g} and is {:.4g}", what, edge.from, edge.to,
+                     edge.kind, *kept.measured, *fresh.measured);
+}
+
+}  // namespace
+
+std::vector<ProbeTask> probe_tasks(const Topology& topology, std::mt19937_64& random) {
+  std::vector<ProbeTask> leading;
+  std::vector<ProbeTask> rest;
+  for (const ChosenPair& pair : choose_pairs(topology, random)) {
+    (pair.first ? leading : rest).emplace_back(static_cast<const CpuPair&>(pair));
+  }
+  for (MemoryRead& read : choose_memory(topology, random)) {
+    (read.local ? leading : rest).emplace_back(std::move(read));
+  }
+  std::shuffle(leading.begin(), leading.end(), random);
+  std::shuffle(rest.begin(), rest.end(), random);
+  leading.insert(leading.end(), rest.begin(), rest.end());
+  return leading;
+}
+
+std::vector<ProbeTask> sentinel_tasks(const Topology& kept) {
+  std::vector<ProbeTask> tasks;
+  std::set<std::string> classes;
+  PairClasses classes_of(kept);
+  for (const TopologyEdge& edge : kept.edges) {
+    if (edge.kind != "coherence" || classes.size() == kSentinelPairs) continue;
+    const auto pair = classes_of.of(edge.from, edge.to);
+    if (pair && classes.insert(pair->near).second) tasks.emplace_back(*pair);
+  }
+  for (const TopologyEdge& edge : kept.edges) {
+    const TopologyNode* numa = kept.find(edge.from);
+    const TopologyNode* reader = kept.find(edge.to);
+    if (edge.kind != "memory" || numa == nullptr || reader == nullptr) continue;
+    if (reader->kind != NodeKind::kCpu || !numa->os_index || !reader->os_index) continue;
+    tasks.emplace_back(MemoryRead{edge.from, *numa->os_index, edge.to, {*reader->os_index}, true});
+    break;
+  }
+  return tasks;
+}
+
+void measure(Os& os, const std::vector<ProbeTask>& tasks, const MeasureRequest& request,
+             Topology& topology) {
+  Measurer measurer(os, topology);
+  const TimePoint start = os.now();
+  std::size_t done = 0;
+  const auto progress = [&] {
+    if (request.on_progress)
+      request.on_progress(static_cast<int>(done), static_cast<int>(tasks.size()));
+  };
+  const auto time_left = [&] { return os.now() - start < request.budget; };
+  std::vector<const ProbeTask*> interrupted;
+  for (; done < tasks.size() && time_left(); ++done) {
+    progress();
+    const Status s = std::visit(measurer, tasks[done]);
+    if (s.cause() == Cause::kTimeout)
+      interrupted.push_back(&tasks[done]);
+    else if (!s.ok())
+      measurer.note(s);
+  }
+  // Who lost a CPU to somebody else has another try, as often as there is time.
+  for (std::size_t i = 0; i < interrupted.size(); ++i) {
+    const Status s = std::visit(measurer, *interrupted[i]);
+    if (s.cause() == Cause::kTimeout && time_left())
+      interrupted.push_back(interrupted[i]);
+    else if (!s.ok())
+      measurer.note(s);
+  }
+  progress();
+  measurer.finish();
+  if (done < tasks.size()) {
+    topology.notes.push_back(
+        fmt::format("{} of {} measurements were left out: the {} ms for them were over",
+                    tasks.size() - done, tasks.size(), request.budget.count()));
+  }
+}
+
+bool contradict(const Figure& a, const Figure& b) {
+  if (!a.measured || !b.measured || !a.spread || !b.spread) return false;
+  const bool apart = a.spread->high < b.spread->low || b.spread->high < a.spread->low;
+  return apart && std::fabs(*a.measured - *b.measured) > kSame * std::min(*a.measured, *b.measured);
+}
+
+std::vector<std::string> contradictions(const Topology& kept, const Topology& fresh) {
+  std::vector<std::string> found;
+  for (const TopologyEdge& now : fresh.edges) {
+    if (!is_measurement(now)) continue;
+    for (const TopologyEdge& before : kept.edges) {
+      if (before.kind != now.kind || before.from != now.from || before.to != now.to) continue;
+      if (contradict(before.latency_ns, now.latency_ns)) {
+        found.push_back(words(now, "the latency", before.latency_ns, now.latency_ns));
+      }
+      if (contradict(before.bandwidth_gbps, now.bandwidth_gbps)) {
+        found.push_back(words(now, "the bandwidth", before.bandwidth_gbps, now.bandwidth_gbps));
+      }
+    }
+  }
+  return found;
+}
+
+}  // namespace topocoll

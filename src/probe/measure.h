@@ -1,0 +1,45 @@
+// Measure: runs what was chosen and writes the figures into the topology.
+//
+// Thread rule: one thread; threads of its own measure. Failure rule: what fails is a note, once for
+// each reason.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <random>
+#include <variant>
+#include <vector>
+
+#include "base/os.h"
+#include "probe/choose.h"
+#include "topocoll/topology.h"
+
+namespace topocoll {
+
+using ProbeTask = std::variant<CpuPair, MemoryRead>;
+
+/// What leads in importance comes first: one pair of each class, what is read near the memory, then
+/// the rest; each in random order.
+std::vector<ProbeTask> probe_tasks(const Topology& topology, std::mt19937_64& random);
+
+/// The few whose figures tell whether a kept result still holds: a pair of each of the first
+/// classes that `kept` has figures for, and a CPU's reading.
+std::vector<ProbeTask> sentinel_tasks(const Topology& kept);
+
+struct MeasureRequest {
+  std::chrono::milliseconds budget{2000};
+  std::function<void(int done, int total)> on_progress;
+};
+
+/// Runs the tasks in their order and adds their edges to `topology`.
+void measure(Os& os, const std::vector<ProbeTask>& tasks, const MeasureRequest& request,
+             Topology& topology);
+
+/// Whether two measurements of one thing contradict each other: their intervals are apart, and the
+/// medians by more than a quarter.
+bool contradict(const Figure& a, const Figure& b);
+
+/// The edges of `fresh` that contradict theirs in `kept`, in words; empty: none.
+std::vector<std::string> contradictions(const Topology& kept, const Topology& fresh);
+
+}  // namespace topocoll

@@ -1,0 +1,105 @@
+#include "topocoll/probe.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "base/log.h"
+#include "base/options.h"
+#include "base/os.h"
+#include "probe/cache.h"
+#include "probe/measure.h"
+
+namespace topocoll {
+namespace {
+
+struct Start {
+  Topology machine;
+  std::string directory;  ///< of kept results; empty: none
+  std::optional<Topology> kept;
+};
+
+/// The machine and what is known of it. What is wrong with the cache becomes a note.
+Result<Start> start(bool use_cache) {
+  auto options = Options::from_environment();
+  if (!options.ok()) return options.status();
+  auto machine = discover_topology();
+  if (!machine.ok()) return machine.status();
+  Start s{std::move(*machine), "", std::nullopt};
+  if (!use_cache) return s;
+  auto directory = cache_directory(options->cache_dir);
+  if (!directory.ok()) {
+    if (options->cache_dir) return directory.status();
+    s.machine.notes.push_back(directory.status().text());
+    return s;
+  }
+  s.directory = std::move(*directory);
+  auto kept = load_kept(s.directory, s.machine);
+  if (kept.ok()) {
+    s.kept = std::move(*kept);
+  } else {
+    s.machine.notes.push_back("a kept result is not used: " + kept.status().text());
+  }
+  return s;
+}
+
+/// Whether a few figures are still the same; else a note says which is not.
+bool still_holds(const Topology& kept, const ProbeOptions& options, Topology& machine) {
+  const auto tasks = sentinel_tasks(kept);
+  Topology fresh = machine;
+  fresh.notes.clear();
+  measure(Os::real(), tasks, {options.budget, options.on_progress}, fresh);
+  const auto changed = contradictions(kept, fresh);
+  for (const std::string& what : changed) {
+    log().info("a kept probe no longer holds: {}", what);
+    machine.notes.push_back("measured anew: " + what);
+  }
+  // A sentinel that cannot be measured says nothing for the rest.
+  return changed.empty() && fresh.notes.empty() && !tasks.empty();
+}
+
+/// Measures the first once more: on a machine that others share, figures may move meanwhile.
+void note_drift(const std::vector<ProbeTask>& tasks, Topology& machine) {
+  if (tasks.empty()) return;
+  Topology again = machine;
+  measure(Os::real(), {tasks.front()}, {}, again);
+  for (const std::string& what : contradictions(machine, again)) {
+    machine.notes.push_back("the machine changed while it was measured: " + what);
+  }
+}
+
+}  // namespace
+
+Result<Topology> probe_topology(const ProbeOptions& options) {
+  auto begun = start(options.use_cache);
+  if (!begun.ok()) return begun.status();
+  Topology& machine = begun->machine;
+  if (begun->kept && still_holds(*begun->kept, options, machine)) {
+    copy_measurements(*begun->kept, machine);
+    machine.notes.push_back("measured by an earlier probe, checked now: " +
+                            cache_path(begun->directory, machine));
+    return std::move(machine);
+  }
+  std::mt19937_64 random(options.seed ? *options.seed : std::random_device()());
+  const auto tasks = probe_tasks(machine, random);
+  const auto hosts = machine.of_kind(NodeKind::kHost);
+  if (!hosts.empty() && hosts.front()->cpus.size() == 1) {
+    machine.notes.emplace_back("this process may use one CPU: nothing was measured between CPUs");
+  }
+  measure(Os::real(), tasks, {options.budget, options.on_progress}, machine);
+  note_drift(tasks, machine);
+  if (begun->directory.empty()) return std::move(machine);
+  if (Status s = keep(begun->directory, machine); !s.ok()) {
+    machine.notes.push_back("the result is not kept: " + s.text());
+  }
+  return std::move(machine);
+}
+
+Result<Topology> known_topology() {
+  auto begun = start(true);
+  if (!begun.ok()) return begun.status();
+  if (begun->kept) copy_measurements(*begun->kept, begun->machine);
+  return std::move(begun->machine);
+}
+
+}  // namespace topocoll

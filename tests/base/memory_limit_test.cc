@@ -1,0 +1,64 @@
+#include "base/memory_limit.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace topocoll {
+namespace {
+
+namespace fs = std::filesystem;
+
+class MemoryLimit : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    root_ = ::testing::TempDir() + "/topocoll_memory_" + std::to_string(::getpid());
+    fs::remove_all(root_);
+  }
+  void TearDown() override { fs::remove_all(root_); }
+  void file(const std::string& name, const std::string& text) {
+    fs::create_directories(fs::path(root_ + name).parent_path());
+    std::ofstream(root_ + name) << text;
+  }
+  [[nodiscard]] std::uint64_t available() const { return available_memory_bytes(root_); }
+  std::string root_;
+};
+
+TEST_F(MemoryLimit, IsWhatTheSystemHas) {
+  EXPECT_EQ(available(), kNoMemoryLimit);
+  file("/proc/meminfo", "MemTotal:  9000 kB\nMemAvailable:    1000 kB\n");
+  EXPECT_EQ(available(), 1000u << 10);
+}
+
+TEST_F(MemoryLimit, IsLessInAGroupOfVersionTwo) {
+  file("/proc/meminfo", "MemAvailable:    1000 kB\n");
+  file("/proc/self/cgroup", "0::/job/step\n");
+  file("/sys/fs/cgroup/job/step/memory.max", "max\n");
+  file("/sys/fs/cgroup/job/memory.max", "5000\n");
+  EXPECT_EQ(available(), 5000u);
+  file("/sys/fs/cgroup/job/memory.current", "4000\n");
+  EXPECT_EQ(available(), 1000u);
+  file("/sys/fs/cgroup/job/memory.current", "6000\n");
+  EXPECT_EQ(available(), 0u);
+}
+
+TEST_F(MemoryLimit, IsLessInAGroupOfVersionOne) {
+  file("/proc/self/cgroup", "5:cpu,cpuacct:/other\n4:memory:/job\n");
+  file("/sys/fs/cgroup/memory/job/memory.limit_in_bytes", "7000\n");
+  file("/sys/fs/cgroup/memory/job/memory.usage_in_bytes", "1000\n");
+  EXPECT_EQ(available(), 6000u);
+}
+
+TEST_F(MemoryLimit, NonsenseLimitsNothing) {
+  file("/proc/meminfo", "MemAvailable:\n");
+  file("/proc/self/cgroup", "\n:::\n0:\n");
+  file("/sys/fs/cgroup/memory.max", "-\n");
+  EXPECT_EQ(available(), kNoMemoryLimit);
+}
+
+TEST(MemoryLimitHere, SomethingIsAvailable) { EXPECT_GT(available_memory_bytes(), 0u); }
+
+}  // namespace
+}  // namespace topocoll
