@@ -4,7 +4,9 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +26,8 @@ struct PlanRequest {
   std::vector<std::string> sizes;  ///< of simulate
   std::string output;              ///< make: where the plan itself goes
   bool any_machine = false;        ///< make: the plan names no machine
+  std::optional<std::int64_t> nodes;  ///< make, explain, simulate: of a cluster
+  std::string fabric;              ///< likewise: the file that describes its network
   bool json = false;
 };
 
