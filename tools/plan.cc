@@ -3,10 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "files.h"
+#include "plan_cluster.h"
+#include "plan_words.h"
 #include "topocoll/plan.h"
 #include "topocoll/planning.h"
 #include "topocoll/types.h"
@@ -17,16 +18,6 @@ namespace {
 using Text = Result<std::string>;
 
 constexpr const char* kAnyMachine = "let the plan run on other machines than the one it is made for";
-
-Result<CollectiveKind> kind_of(const PlanRequest& request) {
-  if (const auto kind = parse_collective_kind(request.collective)) return *kind;
-  std::string known;
-  for (int k = 0; k < kNumCollectiveKinds; ++k) {
-    known += (k == 0 ? "" : ", ") + std::string(name(static_cast<CollectiveKind>(k)));
-  }
-  return Status(Cause::kInvalidArgument,
-                fmt::format("unknown collective '{}': {}", request.collective, known));
-}
 
 Result<Plan> read_plan(const std::string& path) {
   auto text = read_file(path);
@@ -59,7 +50,7 @@ Text show(const PlanRequest& request) {
   if (!request.file.empty()) {
     plan = read_plan(request.file);
   } else {
-    const auto kind = kind_of(request);
+    const auto kind = kind_of(request.collective);
     if (!kind.ok()) return kind.status();
     const std::string algorithm = !request.algorithm.empty()             ? request.algorithm
                                   : *kind == CollectiveKind::kAllReduce ? "two_shot"
@@ -94,7 +85,7 @@ struct Question {
 };
 
 Result<Question> question(const PlanRequest& request) {
-  const auto kind = kind_of(request);
+  const auto kind = kind_of(request.collective);
   if (!kind.ok()) return kind.status();
   auto topology = load_topology(request.input);
   if (!topology.ok()) return topology.status();
@@ -120,6 +111,7 @@ Status draw(const PlanRequest& request, const Topology& topology, const Planning
 }
 
 Text make(const PlanRequest& request, bool in_words) {
+  if (is_cluster(request)) return make_cluster_plan(request, in_words);
   const auto asked = question(request);
   if (!asked.ok()) return asked.status();
   auto report = plan_collective(asked->topology, asked->planning);
@@ -137,52 +129,10 @@ Text make(const PlanRequest& request, bool in_words) {
                      report->bottleneck.empty() ? "" : "; limited by " + report->bottleneck);
 }
 
-/// "64k" is 65536.
-Result<std::uint64_t> parse_size(const std::string& text) {
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const std::string unit(end, text.data() + text.size());
-  constexpr std::string_view kUnits = "kmgt";
-  const char letter = unit.size() == 1 ? static_cast<char>(unit[0] | 0x20) : ' ';
-  const std::size_t power = kUnits.find(letter);
-  const int shift = unit.empty() ? 0 : power == std::string_view::npos ? -1 : 10 * (static_cast<int>(power) + 1);
-  if (error != std::errc{} || shift < 0 || value == 0 || value > (std::uint64_t{1} << 50 >> shift)) {
-    return Status(Cause::kInvalidArgument,
-                  fmt::format("'{}' is no size: a number of bytes up to 1024T, with k, M, G or T", text));
-  }
-  return value << shift;
-}
-
-std::string size_text(std::uint64_t bytes) {
-  constexpr std::string_view kUnits = " KMGT";
-  std::size_t unit = 0;
-  while (unit + 1 < kUnits.size() && bytes >= 1024 && bytes % 1024 == 0) {
-    bytes /= 1024;
-    ++unit;
-  }
-  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{} {}iB", bytes, kUnits[unit]);
-}
-
-nlohmann::ordered_json prediction_json(const PlanPrediction& p) {
-  return {{"bytes", p.bytes},
-          {"windows", p.windows},
-          {"time_us", p.time_us},
-          {"algbw_gbps", p.algbw_gbps},
-          {"spread_us", p.spread_us},
-          {"bottleneck", p.bottleneck},
-          {"bottleneck_share", p.bottleneck_share}};
-}
-
 Text simulate(const PlanRequest& request) {
-  std::vector<std::uint64_t> sizes;
-  for (const std::string& text : request.sizes) {
-    const auto size = parse_size(text);
-    if (!size.ok()) return size.status();
-    sizes.push_back(*size);
-  }
-  if (sizes.empty()) {
-    for (int k = 10; k <= 30; k += 2) sizes.push_back(std::uint64_t{1} << k);
-  }
+  if (is_cluster(request)) return simulate_cluster_plan(request);
+  const auto sizes = parse_sizes(request.sizes);
+  if (!sizes.ok()) return sizes.status();
   const auto asked = question(request);
   if (!asked.ok()) return asked.status();
   Plan plan;
@@ -196,20 +146,17 @@ Text simulate(const PlanRequest& request) {
     plan = std::move(*read);
     if (Status s = check_made_for(plan, asked->topology); !s.ok()) return s.annotated(request.file);
   }
-  const auto predictions = simulate_plan(asked->topology, plan, sizes);
+  const auto predictions = simulate_plan(asked->topology, plan, *sizes);
   if (!predictions.ok()) return predictions.status();
   if (request.json) {
     auto array = nlohmann::ordered_json::array();
     for (const PlanPrediction& p : *predictions) array.push_back(prediction_json(p));
     return array.dump(1) + "\n";
   }
-  std::string text = fmt::format("{} by {}, {} ranks; costs per message are declared, not measured\n"
-                                 "{:>10} {:>8} {:>12} {:>10} {:>10}  busiest link\n",
-                                 name(plan.kind), plan.algorithm, plan.ranks, "bytes", "windows", "time us",
-                                 "algbw GB/s", "spread us");
+  std::string text = fmt::format("{} by {}, {} ranks; costs per message are declared, not measured\n{}  busiest link\n",
+                                 name(plan.kind), plan.algorithm, plan.ranks, prediction_header());
   for (const PlanPrediction& p : *predictions) {
-    text += fmt::format("{:>10} {:>8} {:>12.2f} {:>10.2f} {:>10.2f}  {} ({:.0f} %)\n", size_text(p.bytes), p.windows,
-                        p.time_us, p.algbw_gbps, p.spread_us, p.bottleneck, 100 * p.bottleneck_share);
+    text += fmt::format("{}  {} ({:.0f} %)\n", prediction_line(p), p.bottleneck, 100 * p.bottleneck_share);
   }
   return text;
 }
@@ -272,10 +219,12 @@ void add_plan(CLI::App& app, PlanRequest& request, std::function<Result<std::str
                "  topocoll plan explain topo.xml --svg plan.svg\n"
                "  topocoll plan make node.json --output plan.json && topocoll plan check plan.json\n"
                "  topocoll plan simulate node.json --plan plan.json --sizes 64k,16M,1G\n"
-               "  topocoll plan compare node.json --collective broadcast --root 3");
+               "  topocoll plan compare node.json --collective broadcast --root 3\n"
+               "  topocoll plan simulate node.json --nodes 2048 --fabric rails.json   (docs/planning.md: fabrics)");
 
   CLI::App* made = plan->add_subcommand("make", "the best plan for a machine, and the bound no plan exceeds");
   add_planning_options(made, request);
+  add_cluster_options(made, request);
   made->add_option("--output", request.output, "write the plan itself to this file");
   made->add_flag("--any-machine", request.any_machine, kAnyMachine);
   made->callback([&] { action = [&] { return make(request, false); }; });
@@ -285,10 +234,12 @@ void add_plan(CLI::App& app, PlanRequest& request, std::function<Result<std::str
   explained->add_option("--svg", request.svg, "draw the rings or trees over the machine, as SVG, into this file");
   explained->add_option("--html", request.html, "the same as a page, with details on hovering");
   explained->add_option("--dot", request.dot, "the same for GraphViz");
+  add_cluster_options(explained, request);
   explained->callback([&] { action = [&] { return make(request, true); }; });
 
   CLI::App* simulated = plan->add_subcommand("simulate", "predicted times of a plan on a machine");
   add_planning_options(simulated, request);
+  add_cluster_options(simulated, request);
   simulated->add_option("--plan", request.file, "a plan in JSON (the one that make gives)");
   simulated->add_option("--sizes", request.sizes, "message sizes, e.g. 64k,16M,1G")->delimiter(',');
   simulated->callback([&] { action = [&] { return simulate(request); }; });

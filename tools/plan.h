@@ -4,7 +4,9 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +29,8 @@ struct PlanRequest {
   std::string html;
   std::string dot;
   bool any_machine = false;        ///< make, compare: plans name no machine
+  std::optional<std::int64_t> nodes;  ///< make, explain, simulate: of a cluster
+  std::string fabric;              ///< likewise: the file that describes its network
   bool json = false;
 };
 

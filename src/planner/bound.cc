@@ -34,6 +34,26 @@ int ranks_inside(const Graph& graph, const std::vector<bool>& inside) {
                                         [&](int node) { return inside[at(node)]; }));
 }
 
+RankBlocks one_block_each(const Graph& graph) {
+  RankBlocks ranks{std::vector<std::int64_t>(at(graph.ranks()), 1),
+                   std::vector<int>(at(graph.ranks()))};
+  std::iota(ranks.receivers.begin(), ranks.receivers.end(), 0);
+  return ranks;
+}
+
+std::int64_t all_blocks(const RankBlocks& ranks) {
+  return std::accumulate(ranks.blocks.begin(), ranks.blocks.end(), std::int64_t{0});
+}
+
+std::int64_t blocks_inside(const Graph& graph, const RankBlocks& ranks,
+                           const std::vector<bool>& inside) {
+  std::int64_t count = 0;
+  for (int r = 0; r < graph.ranks(); ++r) {
+    if (inside[at(graph.rank_nodes[at(r)])]) count += ranks.blocks[at(r)];
+  }
+  return count;
+}
+
 std::vector<int> members(const std::vector<bool>& inside) {
   std::vector<int> result;
   for (std::size_t i = 0; i < inside.size(); ++i) {
@@ -51,17 +71,18 @@ MaxFlow network_of(const Graph& graph, std::int64_t scale) {
   return network;
 }
 
-/// Dinkelbach's method on max |S| / B+(S): a rate is right if N of it flow from the source to every
-/// rank; if not, the minimum cut gives a smaller one. A rank that is served at one rate is served
-/// at any smaller one, so one pass over the ranks is enough.
+/// Dinkelbach's method on max blocks(S) / B+(S): a rate is right if all blocks flow at it from the
+/// source to every receiver; if not, the minimum cut gives a smaller one. A rank that is served at
+/// one rate is served at any smaller one, so one pass over the receivers is enough.
 class GatherBound {
  public:
-  explicit GatherBound(const Graph& graph) : graph_(graph) {}
+  GatherBound(const Graph& graph, const RankBlocks& ranks)
+      : graph_(graph), ranks_(ranks), all_(all_blocks(ranks)) {}
 
   void run() {
     consider_single_ranks();
-    for (int r = 0; r < graph_.ranks(); ++r) {
-      while (!serves(graph_.rank_nodes[at(r)])) {
+    for (const int r : ranks_.receivers) {
+      while (!cut_.empty() && !serves(graph_.rank_nodes[at(r)])) {
       }
     }
   }
@@ -72,33 +93,36 @@ class GatherBound {
   void consider_single_ranks() {
     std::vector<std::int64_t> entering(graph_.nodes.size(), 0);
     for (const GraphLink& link : graph_.links) entering[at(link.to)] += link.capacity;
-    for (const int node : graph_.rank_nodes) {
-      const Ratio ratio{entering[at(node)], graph_.ranks() - 1};
-      if (!cut_.empty() && !ratio.below(best_)) continue;
+    for (const int r : ranks_.receivers) {
+      const int node = graph_.rank_nodes[at(r)];
+      const Ratio ratio{entering[at(node)], all_ - ranks_.blocks[at(r)]};
+      if (ratio.count == 0 || (!cut_.empty() && !ratio.below(best_))) continue;
       best_ = ratio;
       cut_.assign(graph_.nodes.size(), true);
       cut_[at(node)] = false;
     }
-    set_rate();
+    if (!cut_.empty()) set_rate();
   }
 
   void set_rate() {
     const std::int64_t common = std::gcd(best_.capacity, best_.count);
     demand_ = best_.capacity / common;
     network_ = network_of(graph_, best_.count / common);
-    for (const int node : graph_.rank_nodes) {
-      network_->add_arc(static_cast<int>(graph_.nodes.size()), node, demand_);
+    for (int r = 0; r < graph_.ranks(); ++r) {
+      if (ranks_.blocks[at(r)] == 0) continue;
+      network_->add_arc(static_cast<int>(graph_.nodes.size()), graph_.rank_nodes[at(r)],
+                        demand_ * ranks_.blocks[at(r)]);
     }
   }
 
-  /// True if N blocks at the present rate reach `node`; else lowers the rate.
+  /// True if all blocks at the present rate reach `node`; else lowers the rate.
   bool serves(int node) {
     const int source = static_cast<int>(graph_.nodes.size());
-    const std::int64_t wanted = demand_ * graph_.ranks();
+    const std::int64_t wanted = demand_ * all_;
     if (network_->run(source, node, wanted) == wanted) return true;
     cut_ = network_->source_side();
     cut_.pop_back();
-    best_ = {0, ranks_inside(graph_, cut_)};
+    best_ = {0, blocks_inside(graph_, ranks_, cut_)};
     for (const GraphLink& link : graph_.links) {
       if (cut_[at(link.from)] && !cut_[at(link.to)]) best_.capacity += link.capacity;
     }
@@ -107,6 +131,8 @@ class GatherBound {
   }
 
   const Graph& graph_;
+  const RankBlocks& ranks_;
+  std::int64_t all_;
   std::optional<MaxFlow> network_;
   std::int64_t demand_ = 0;
   Ratio best_;
@@ -130,45 +156,20 @@ std::vector<int> components(const Graph& graph, std::int64_t threshold) {
   return parent;
 }
 
-/// Partitions of the nodes worth looking at: single nodes, and what hangs together by fast links.
-std::vector<std::vector<int>> partitions(const Graph& graph) {
-  constexpr std::size_t kMost = 32;
-  std::vector<std::int64_t> thresholds;
-  for (const GraphLink& link : graph.links) thresholds.push_back(link.capacity);
-  std::sort(thresholds.begin(), thresholds.end(), std::greater<>());
-  thresholds.erase(std::unique(thresholds.begin(), thresholds.end()), thresholds.end());
-  std::vector<std::vector<int>> result(1, std::vector<int>(graph.nodes.size()));
-  std::iota(result[0].begin(), result[0].end(), 0);
-  const std::size_t step = thresholds.size() / kMost + 1;
-  for (std::size_t i = 0; i < thresholds.size(); i += step) {
-    std::vector<int> parts = components(graph, thresholds[i]);
-    if (parts != result.back()) result.push_back(std::move(parts));
-  }
-  return result;
-}
-
-std::vector<std::vector<bool>> parts_with_ranks(const Graph& graph, const std::vector<int>& parts) {
-  std::vector<std::vector<bool>> result;
-  for (int p = 0; p < static_cast<int>(parts.size()); ++p) {
-    std::vector<bool> inside(parts.size());
-    for (std::size_t i = 0; i < parts.size(); ++i) inside[i] = parts[i] == p;
-    if (ranks_inside(graph, inside) > 0) result.push_back(std::move(inside));
-  }
-  return result;
-}
-
 /// With shared groups: looks at more cuts, with the groups counted. Every cut gives a valid bound,
 /// one way or with both directions together.
-void tighten_by_groups(const Graph& graph, Ratio& best, std::vector<bool>& cut) {
+void tighten_by_groups(const Graph& graph, const RankBlocks& ranks, Ratio& best,
+                       std::vector<bool>& cut) {
+  const std::int64_t all = all_blocks(ranks);
   const auto consider = [&](const std::vector<bool>& inside) {
-    const int count = ranks_inside(graph, inside);
-    if (count == 0 || count == graph.ranks()) return;
+    const std::int64_t count = blocks_inside(graph, ranks, inside);
+    if (count == 0 || count == all) return;
     std::vector<bool> outside = inside;
     outside.flip();
     const Ratio candidates[] = {
         {leaving_capacity(graph, inside), count},
-        {leaving_capacity(graph, outside), graph.ranks() - count},
-        {crossing_capacity(graph, inside), graph.ranks()},
+        {leaving_capacity(graph, outside), all - count},
+        {crossing_capacity(graph, inside), all},
     };
     for (const Ratio& ratio : candidates) {
       if (!ratio.below(best)) continue;
@@ -236,6 +237,32 @@ Ratio allreduce_ratio(const Graph& graph) {
 
 }  // namespace
 
+std::vector<std::vector<int>> partitions(const Graph& graph) {
+  constexpr std::size_t kMost = 32;
+  std::vector<std::int64_t> thresholds;
+  for (const GraphLink& link : graph.links) thresholds.push_back(link.capacity);
+  std::sort(thresholds.begin(), thresholds.end(), std::greater<>());
+  thresholds.erase(std::unique(thresholds.begin(), thresholds.end()), thresholds.end());
+  std::vector<std::vector<int>> result(1, std::vector<int>(graph.nodes.size()));
+  std::iota(result[0].begin(), result[0].end(), 0);
+  const std::size_t step = thresholds.size() / kMost + 1;
+  for (std::size_t i = 0; i < thresholds.size(); i += step) {
+    std::vector<int> parts = components(graph, thresholds[i]);
+    if (parts != result.back()) result.push_back(std::move(parts));
+  }
+  return result;
+}
+
+std::vector<std::vector<bool>> parts_with_ranks(const Graph& graph, const std::vector<int>& parts) {
+  std::vector<std::vector<bool>> result;
+  for (int p = 0; p < static_cast<int>(parts.size()); ++p) {
+    std::vector<bool> inside(parts.size());
+    for (std::size_t i = 0; i < parts.size(); ++i) inside[i] = parts[i] == p;
+    if (ranks_inside(graph, inside) > 0) result.push_back(std::move(inside));
+  }
+  return result;
+}
+
 std::int64_t leaving_capacity(const Graph& graph, const std::vector<bool>& inside) {
   return grouped_capacity(
       graph, [&](const GraphLink& link) { return inside[at(link.from)] && !inside[at(link.to)]; });
@@ -253,13 +280,18 @@ Graph reversed(const Graph& graph) {
 }
 
 Result<Bound> allgather_bound(const Graph& graph) {
-  GatherBound gather(graph);
+  return allgather_bound(graph, one_block_each(graph));
+}
+
+Result<Bound> allgather_bound(const Graph& graph, const RankBlocks& ranks) {
+  GatherBound gather(graph, ranks);
   gather.run();
   Ratio best = gather.best();
   std::vector<bool> cut = gather.cut();
-  if (!graph.groups.empty()) tighten_by_groups(graph, best, cut);
+  if (cut.empty()) return Status(Cause::kInvalidArgument, "no receiver has anything to receive");
+  if (!graph.groups.empty()) tighten_by_groups(graph, ranks, best, cut);
   const auto rate = Rational::make(best.capacity, best.count);
-  const auto units = Rational::make(Int128{best.capacity} * graph.ranks(), best.count);
+  const auto units = Rational::make(Int128{best.capacity} * all_blocks(ranks), best.count);
   const auto algbw = units ? units->times(graph.unit) : std::nullopt;
   if (!rate || !algbw) return too_large();
   return Bound{*algbw, *rate, graph.groups.empty(), members(cut)};

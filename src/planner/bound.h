@@ -48,6 +48,15 @@ struct Bound {
 
 /// All-gather; the bottleneck cut is the first that is found and is deterministic.
 Result<Bound> allgather_bound(const Graph& graph);
+
+/// Ranks that hold more than one block each: merged ones of a cluster's quotient (cluster_bound.h),
+/// or the roots of trees of different rates. rank_rate is then the rate of one block.
+struct RankBlocks {
+  std::vector<std::int64_t> blocks;  ///< of each rank, 0 or more, at least one in all
+  std::vector<int>
+      receivers;  ///< ranks that must get all blocks; any that are not may stay without
+};
+Result<Bound> allgather_bound(const Graph& graph, const RankBlocks& ranks);
 /// Reduce-scatter; what enters the cut limits the rate.
 Result<Bound> reduce_scatter_bound(const Graph& graph);
 /// Broadcast from, and reduce to, one rank, in capacity units.
@@ -66,6 +75,12 @@ std::int64_t leaving_capacity(const Graph& graph, const std::vector<bool>& insid
 
 /// Capacity of the links between S and the rest, both directions together, groups counted likewise.
 std::int64_t crossing_capacity(const Graph& graph, const std::vector<bool>& inside);
+
+/// Partitions of the nodes worth looking at, as a part number for each node: single nodes, and what
+/// hangs together by fast links.
+std::vector<std::vector<int>> partitions(const Graph& graph);
+/// The parts that hold ranks, as sets of nodes.
+std::vector<std::vector<bool>> parts_with_ranks(const Graph& graph, const std::vector<int>& parts);
 
 /// The graph with every link turned round.
 Graph reversed(const Graph& graph);

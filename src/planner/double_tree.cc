@@ -10,19 +10,13 @@
 #include "planner/steps.h"
 
 namespace topocoll {
-namespace {
 
-/// In-order numbering from 1: a number's height is its trailing zeros. The parent is the neighbour
-/// 2^height away that is one higher; where that lies beyond n, the one below takes its place. 0:
-/// none, the root.
-int parent_of(int label, int n) {
+int binary_parent(int label, int n) {
   const int low = label & -label;
   const int up = label + low;
   if ((up & -up) == 2 * low && up <= n) return up;
   return label - low;
 }
-
-}  // namespace
 
 Tree binary_tree(int ranks, int shift, bool toward_root) {
   Tree tree;
@@ -30,7 +24,7 @@ Tree binary_tree(int ranks, int shift, bool toward_root) {
   const auto rank_of = [&](int label) { return (label - 1 + shift) % ranks; };
   std::vector<std::vector<int>> children(static_cast<std::size_t>(ranks) + 1);
   for (int label = 1; label <= ranks; ++label) {
-    children[static_cast<std::size_t>(parent_of(label, ranks))].push_back(label);
+    children[static_cast<std::size_t>(binary_parent(label, ranks))].push_back(label);
   }
   std::vector<int> open = children[0];
   tree.root = rank_of(open[0]);

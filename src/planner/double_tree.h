@@ -16,6 +16,11 @@
 
 namespace topocoll {
 
+/// In-order numbering from 1 to n: a number's height is its trailing zeros. The parent is the
+/// neighbour 2^height away that is one higher; where that lies beyond n, the one below takes its
+/// place. 0: none, the root.
+int binary_parent(int label, int n);
+
 /// The binary tree over 0..n-1 in which even numbers are leaves, toward or away from the root; then
 /// every number has `shift` added, modulo n. Hops have no path.
 Tree binary_tree(int ranks, int shift, bool toward_root);

@@ -69,10 +69,11 @@ std::int64_t even_factor(const Graph& graph) {
 
 class TreePacker {
  public:
-  /// `rate`: of every root, in units; `roots`: which ranks are roots.
-  TreePacker(const Graph& graph, std::vector<bool> roots)
+  /// `roots`: how many times the rate each rank is the root of; 0: it is none.
+  TreePacker(const Graph& graph, std::vector<std::int64_t> roots)
       : graph_(graph), roots_(std::move(roots)) {}
 
+  /// `rate`: of a root of weight 1, in units.
   Result<Packing> best(Rational rate) {
     if (graph_.nodes.size() > kMaxPackedNodes) {
       return Status(Cause::kUnsupported,
@@ -116,9 +117,9 @@ class TreePacker {
       request.capacity.push_back(static_cast<std::int64_t>(capacity));
     }
     const Int128 demand = Int128{rate.num()} / common * factor;
-    if (demand * graph_.ranks() > kMaxScaledTotal) return too_large();
-    for (int r = 0; r < graph_.ranks(); ++r) {
-      request.demand.push_back(roots_[at(r)] ? static_cast<std::int64_t>(demand) : 0);
+    if (demand * all_roots() > kMaxScaledTotal) return too_large();
+    for (const std::int64_t root : roots_) {
+      request.demand.push_back(static_cast<std::int64_t>(demand) * root);
     }
     const Result<std::vector<LogicalLink>> links = split_off_switches(graph_, request);
     if (!links.ok()) return links.status();
@@ -132,9 +133,8 @@ class TreePacker {
                           const std::vector<Arborescence>& trees, Rational rate,
                           std::int64_t factor, std::int64_t common) const {
     const auto weight = Rational::make(common, Int128{rate.den()} * factor);
-    const auto count = std::count(roots_.begin(), roots_.end(), true);
     const auto weight_rate = weight ? weight->times(graph_.unit) : std::nullopt;
-    const auto all = rate.times(Rational(count));
+    const auto all = rate.times(Rational(all_roots()));
     const auto algbw = all ? all->times(graph_.unit) : std::nullopt;
     if (!weight_rate || !algbw) return too_large();
     Packing result;
@@ -155,8 +155,12 @@ class TreePacker {
     return result;
   }
 
+  [[nodiscard]] std::int64_t all_roots() const {
+    return std::accumulate(roots_.begin(), roots_.end(), std::int64_t{0});
+  }
+
   const Graph& graph_;
-  std::vector<bool> roots_;
+  std::vector<std::int64_t> roots_;
 };
 
 /// Trees of the reversed graph, turned round.
@@ -279,7 +283,7 @@ Result<Packing> pack_allgather(const Graph& graph) {
   const Graph plain = without_groups(graph);
   const Result<Bound> bound = allgather_bound(plain);
   if (!bound.ok()) return bound.status();
-  return TreePacker(plain, std::vector<bool>(at(graph.ranks()), true)).best(bound->rank_rate);
+  return TreePacker(plain, std::vector<std::int64_t>(at(graph.ranks()), 1)).best(bound->rank_rate);
 }
 
 Result<Packing> pack_reduce_scatter(const Graph& graph) {
@@ -288,13 +292,22 @@ Result<Packing> pack_reduce_scatter(const Graph& graph) {
 
 Result<Packing> pack_broadcast(const Graph& graph, int root) {
   const Graph plain = without_groups(graph);
-  std::vector<bool> roots(at(graph.ranks()), false);
-  roots[at(root)] = true;
+  std::vector<std::int64_t> roots(at(graph.ranks()), 0);
+  roots[at(root)] = 1;
   return TreePacker(plain, std::move(roots)).best(Rational(broadcast_rate(plain, root)));
 }
 
 Result<Packing> pack_reduce(const Graph& graph, int root) {
   return turned(pack_broadcast(reversed(graph), root));
+}
+
+Result<Packing> pack_weighted(const Graph& graph, const std::vector<std::int64_t>& blocks) {
+  const Graph plain = without_groups(graph);
+  RankBlocks ranks{blocks, std::vector<int>(at(graph.ranks()))};
+  std::iota(ranks.receivers.begin(), ranks.receivers.end(), 0);
+  const Result<Bound> bound = allgather_bound(plain, ranks);
+  if (!bound.ok()) return bound.status();
+  return TreePacker(plain, blocks).best(bound->rank_rate);
 }
 
 Status check_packing(const Graph& graph, const Packing& packing) {

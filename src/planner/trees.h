@@ -54,6 +54,9 @@ Result<Packing> pack_reduce_scatter(const Graph& graph);
 /// One root; algbw is its whole rate.
 Result<Packing> pack_broadcast(const Graph& graph, int root);
 Result<Packing> pack_reduce(const Graph& graph, int root);
+/// Trees away from roots of different weights (`blocks` of each rank, 0: no root); algbw is the sum
+/// of all roots' rates.
+Result<Packing> pack_weighted(const Graph& graph, const std::vector<std::int64_t>& blocks);
 
 /// Whether all trees span the ranks in the order that Tree::hops promises, every path exists and
 /// passes switches only, and no link or group carries more than its capacity. Knows nothing of how

@@ -178,6 +178,13 @@ double JsonView::number(double low, double high) const {
   return low;
 }
 
+bool JsonView::boolean() const {
+  if (!errors_->ok()) return false;
+  if (value_ != nullptr && value_->is_boolean()) return value_->get<bool>();
+  expected("true or false");
+  return false;
+}
+
 std::string JsonView::text(std::size_t max_bytes) const {
   if (!errors_->ok()) return "";
   if (value_ != nullptr && value_->is_string()) {

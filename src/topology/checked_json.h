@@ -74,6 +74,7 @@ class JsonView {
   /// A finite number.
   [[nodiscard]] double number(double low, double high) const;
   [[nodiscard]] std::string text(std::size_t max_bytes) const;
+  [[nodiscard]] bool boolean() const;
 
   void fail(const std::string& text) const;
   [[nodiscard]] std::string path() const;

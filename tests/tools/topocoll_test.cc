@@ -7,35 +7,13 @@
 #include <sstream>
 #include <sstream>
 
-#include "perf/child.h"
+#include "tools/command.h"
 #include "topocoll/version.h"
 
 namespace topocoll {
 namespace {
 
-Finished topocoll_command(
-    std::vector<std::string> arguments,
-    const std::vector<std::pair<std::string, std::string>>& environment = {}) {
-  arguments.insert(arguments.begin(), TOPOCOLL_COMMAND);
-  return run(arguments, environment);
-}
-
-bool is_one_line(const std::string& text) {
-  return !text.empty() && text.find('\n') == text.size() - 1;
-}
-
-class TemporaryFile {
- public:
-  explicit TemporaryFile(const std::string& text)
-      : path_(::testing::TempDir() + "/topocoll_test_" + std::to_string(::getpid())) {
-    std::ofstream(path_) << text;
-  }
-  ~TemporaryFile() { ::unlink(path_.c_str()); }
-  [[nodiscard]] const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
+using namespace topocoll::testing;
 
 TEST(TopocollCommand, Version) {
   const Finished f = topocoll_command({"version"});

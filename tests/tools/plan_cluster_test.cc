@@ -1,0 +1,74 @@
+// "topocoll plan" on clusters, as its users run it.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tools/command.h"
+
+namespace topocoll {
+namespace {
+
+using namespace topocoll::testing;
+
+constexpr const char* kRails =
+    R"({"topocoll_fabric": 1, "rails": 8, "gbps_per_gpu": 50, "nodes_per_leaf": 32})";
+const std::string kNode = std::string(TOPOCOLL_TEST_DATA) + "/fixtures/hgxh100_x1.json";
+
+Finished plan(const std::string& what, const std::string& nodes, const std::string& fabric,
+              std::vector<std::string> more = {}) {
+  std::vector<std::string> arguments{"plan", what, kNode, "--nodes", nodes, "--fabric", fabric};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return topocoll_command(arguments);
+}
+
+TEST(PlanCluster, MakesExplainsAndSimulates) {
+  const TemporaryFile fabric(kRails);
+  const Finished made = plan("make", "64", fabric.path(), {"--collective", "all_gather"});
+  ASSERT_EQ(made.status, 0) << made.err;
+  EXPECT_TRUE(is_one_line(made.out)) << made.out;
+  EXPECT_NE(made.out.find("(25600/63)"), std::string::npos) << made.out;
+  const Finished explained = plan("explain", "64", fabric.path());
+  EXPECT_NE(explained.out.find("lanes between nodes"), std::string::npos) << explained.out;
+  const Finished simulated =
+      plan("simulate", "2048", fabric.path(), {"--sizes", "64k,1G", "--json"});
+  ASSERT_EQ(simulated.status, 0) << simulated.err;
+  const auto json = nlohmann::json::parse(simulated.out);
+  EXPECT_EQ(json["ranks"], 16384);
+  ASSERT_EQ(json["predictions"].size(), 2U);
+  EXPECT_GT(json["predictions"][1]["time_us"], json["predictions"][0]["time_us"]);
+  const Finished table = plan("simulate", "2048", fabric.path(), {"--sizes", "64k"});
+  EXPECT_NE(table.out.find("hierarchical_double_tree"), std::string::npos) << table.out;
+}
+
+TEST(PlanCluster, WritesPlansThatVerify) {
+  const TemporaryFile fabric(kRails);
+  const std::string file = fabric.path() + ".plan";
+  const Finished made = plan("make", "3", fabric.path(), {"--output", file});
+  ASSERT_EQ(made.status, 0) << made.err;
+  const Finished checked = topocoll_command({"plan", "check", file});
+  ::unlink(file.c_str());
+  EXPECT_EQ(checked.status, 0) << checked.err;
+  EXPECT_NE(checked.out.find("24 ranks"), std::string::npos) << checked.out;
+}
+
+TEST(PlanCluster, ErrorsAreOneLine) {
+  const TemporaryFile fabric(R"({"topocoll_fabric": 1, "rails": 8, "gbps_per_gpu": -50})");
+  const std::vector<std::pair<Finished, std::string>> cases = {
+      {plan("make", "2", fabric.path()), "gbps_per_gpu"},
+      {plan("make", "0", fabric.path()), "--nodes 0"},
+      {plan("simulate", "1000000000", fabric.path()), "--nodes 1000000000"},
+      {topocoll_command({"plan", "make", kNode, "--nodes", "2"}), "--fabric"},
+      {topocoll_command({"plan", "make", kNode, "--fabric", fabric.path()}), "--nodes"},
+      {plan("make", "2", "/no/such/file"), "/no/such/file"},
+      {plan("simulate", "2", fabric.path(), {"--plan", "x.json"}), "--plan"},
+  };
+  for (const auto& [finished, word] : cases) {
+    EXPECT_EQ(finished.status, 1) << finished.err;
+    EXPECT_EQ(finished.out, "");
+    EXPECT_TRUE(is_one_line(finished.err)) << finished.err;
+    EXPECT_NE(finished.err.find(word), std::string::npos) << finished.err;
+  }
+}
+
+}  // namespace
+}  // namespace topocoll

@@ -1,0 +1,104 @@
+#include "plan_cluster.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "files.h"
+#include "plan_words.h"
+#include "topocoll/cluster.h"
+
+namespace topocoll::tools {
+namespace {
+
+using Text = Result<std::string>;
+
+Result<ClusterReport> planned(const PlanRequest& request) {
+  if (!request.nodes)
+    return Status(Cause::kInvalidArgument, "--fabric goes with --nodes: how many nodes are there?");
+  if (request.fabric.empty()) {
+    return Status(Cause::kInvalidArgument,
+                  "--nodes goes with --fabric: a file that says how the nodes are connected");
+  }
+  if (!request.file.empty()) {
+    return Status(Cause::kInvalidArgument,
+                  "--plan is for one machine: clusters are simulated by their own plan");
+  }
+  if (*request.nodes < 2 || *request.nodes > kMaxClusterRanks) {
+    return Status(Cause::kInvalidArgument,
+                  fmt::format("--nodes {}: a cluster has 2 nodes or more and {} ranks at most",
+                              *request.nodes, kMaxClusterRanks));
+  }
+  const auto kind = kind_of(request.collective);
+  if (!kind.ok()) return kind.status();
+  const auto node = load_topology(request.input);
+  if (!node.ok()) return node.status();
+  const auto text = read_file(request.fabric);
+  if (!text.ok()) return text.status();
+  const auto fabric = fabric_from_json(*text, request.fabric);
+  if (!fabric.ok()) return fabric.status();
+  return plan_cluster(*node, *fabric,
+                      {{*kind, request.root, request.channels}, static_cast<int>(*request.nodes)});
+}
+
+std::string summary(const ClusterReport& report) {
+  return fmt::format(
+      "{} on {} nodes, {} ranks: {} {:.4g} GB/s, bound {:.4g} ({}), {:.1f} %; limited by {}\n",
+      name(report.kind), report.nodes, report.ranks, report.algorithm, report.plan_gbps,
+      report.bound_gbps, report.bound, 100 * report.plan_gbps / report.bound_gbps,
+      report.bottleneck);
+}
+
+}  // namespace
+
+void add_cluster_options(CLI::App* command, PlanRequest& request) {
+  command->add_option("--nodes", request.nodes,
+                      "a cluster of so many machines like FILE; needs --fabric");
+  command->add_option("--fabric", request.fabric,
+                      "how they are connected, as JSON, e.g. {\"topocoll_fabric\": 1, \"rails\": "
+                      "8, \"gbps_per_gpu\": 50}");
+}
+
+bool is_cluster(const PlanRequest& request) {
+  return request.nodes.has_value() || !request.fabric.empty();
+}
+
+Text make_cluster_plan(const PlanRequest& request, bool in_words) {
+  const auto report = planned(request);
+  if (!report.ok()) return report.status();
+  if (!request.output.empty()) {
+    const auto plan = expand(*report);
+    if (!plan.ok()) return plan.status();
+    if (Status s = write_file(request.output, to_json(*plan)); !s.ok()) return s;
+  }
+  if (request.json) return to_json(*report);
+  return in_words ? explain(*report) : summary(*report);
+}
+
+Text simulate_cluster_plan(const PlanRequest& request) {
+  const auto sizes = parse_sizes(request.sizes);
+  if (!sizes.ok()) return sizes.status();
+  const auto report = planned(request);
+  if (!report.ok()) return report.status();
+  const auto predictions = simulate_cluster(*report, *sizes);
+  if (!predictions.ok()) return predictions.status();
+  if (request.json) {
+    auto json = nlohmann::ordered_json::parse(to_json(*report));
+    json["predictions"] = nlohmann::ordered_json::array();
+    for (const ClusterPrediction& p : *predictions) {
+      auto entry = prediction_json(p.at);
+      entry["algorithm"] = p.algorithm;
+      json["predictions"].push_back(std::move(entry));
+    }
+    return json.dump(1) + "\n";
+  }
+  std::string text = summary(*report) + "costs per message are declared, not measured\n" +
+                     prediction_header() + "  plan                      busiest link\n";
+  for (const ClusterPrediction& p : *predictions) {
+    text += fmt::format("{}  {:<24}  {} ({:.0f} %)\n", prediction_line(p.at), p.algorithm,
+                        p.at.bottleneck, 100 * p.at.bottleneck_share);
+  }
+  return text;
+}
+
+}  // namespace topocoll::tools

@@ -1,0 +1,88 @@
+#include "plan_words.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <string_view>
+#include <system_error>
+
+namespace topocoll::tools {
+
+Result<CollectiveKind> kind_of(const std::string& collective) {
+  if (const auto kind = parse_collective_kind(collective)) return *kind;
+  std::string known;
+  for (int k = 0; k < kNumCollectiveKinds; ++k) {
+    known += (k == 0 ? "" : ", ") + std::string(name(static_cast<CollectiveKind>(k)));
+  }
+  return Status(Cause::kInvalidArgument,
+                fmt::format("unknown collective '{}': {}", collective, known));
+}
+
+namespace {
+
+/// "64k" is 65536.
+Result<std::uint64_t> parse_size(const std::string& text) {
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const std::string unit(end, text.data() + text.size());
+  constexpr std::string_view kUnits = "kmgt";
+  const char letter = unit.size() == 1 ? static_cast<char>(unit[0] | 0x20) : ' ';
+  const std::size_t power = kUnits.find(letter);
+  const int shift = unit.empty()                      ? 0
+                    : power == std::string_view::npos ? -1
+                                                      : 10 * (static_cast<int>(power) + 1);
+  if (error != std::errc{} || shift < 0 || value == 0 ||
+      value > (std::uint64_t{1} << 50 >> shift)) {
+    return Status(
+        Cause::kInvalidArgument,
+        fmt::format("'{}' is no size: a number of bytes up to 1024T, with k, M, G or T", text));
+  }
+  return value << shift;
+}
+
+}  // namespace
+
+Result<std::vector<std::uint64_t>> parse_sizes(const std::vector<std::string>& texts) {
+  std::vector<std::uint64_t> sizes;
+  for (const std::string& text : texts) {
+    const auto size = parse_size(text);
+    if (!size.ok()) return size.status();
+    sizes.push_back(*size);
+  }
+  if (sizes.empty()) {
+    for (int k = 10; k <= 30; k += 2) sizes.push_back(std::uint64_t{1} << k);
+  }
+  return sizes;
+}
+
+std::string size_text(std::uint64_t bytes) {
+  constexpr std::string_view kUnits = " KMGT";
+  std::size_t unit = 0;
+  while (unit + 1 < kUnits.size() && bytes >= 1024 && bytes % 1024 == 0) {
+    bytes /= 1024;
+    ++unit;
+  }
+  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{} {}iB", bytes, kUnits[unit]);
+}
+
+nlohmann::ordered_json prediction_json(const PlanPrediction& p) {
+  return {{"bytes", p.bytes},
+          {"windows", p.windows},
+          {"time_us", p.time_us},
+          {"algbw_gbps", p.algbw_gbps},
+          {"spread_us", p.spread_us},
+          {"bottleneck", p.bottleneck},
+          {"bottleneck_share", p.bottleneck_share}};
+}
+
+std::string prediction_header() {
+  return fmt::format("{:>10} {:>8} {:>12} {:>10} {:>10}", "bytes", "windows", "time us",
+                     "algbw GB/s", "spread us");
+}
+
+std::string prediction_line(const PlanPrediction& p) {
+  return fmt::format("{:>10} {:>8} {:>12.2f} {:>10.2f} {:>10.2f}", size_text(p.bytes), p.windows,
+                     p.time_us, p.algbw_gbps, p.spread_us);
+}
+
+}  // namespace topocoll::tools
