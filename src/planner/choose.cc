@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "planner/allreduce.h"
@@ -205,34 +206,55 @@ Status add_rings(CollectiveKind kind, const Graph& graph, const Routes& routes,
   return Status();
 }
 
-Result<TreePlan> tree_plan(CollectiveKind kind, const Graph& graph, int root) {
-  if (kind == CollectiveKind::kAllReduce) {
-    const Result<AllReduceTrees> trees = pack_allreduce(graph);
-    if (!trees.ok()) return trees.status();
-    return plan_from_pairs(graph, trees->pairs);
+/// Parts of the exact rate to which weights are rounded. Fewer chunks are fewer messages, which is
+/// worth more than the last per cents of a link for all but very large messages.
+constexpr double kCoarser[] = {0.95, 0.85};
+
+/// `round(wanted)` gives the plan at a part of the exact rate; nothing: the part that is usual.
+template <class Round>
+Status add_rounded(Collector& collector, Round round) {
+  const Result<TreePlan> fine = round(std::nullopt);
+  if (!fine.ok()) {
+    if (fine.status().cause() == Cause::kInternal) return fine.status();
+    collector.skip("trees", fine.status().text());
+    return Status();
   }
-  const Result<Packing> packing = kind == CollectiveKind::kAllGather ? pack_allgather(graph)
-                                  : kind == CollectiveKind::kReduceScatter
-                                      ? pack_reduce_scatter(graph)
-                                  : kind == CollectiveKind::kBroadcast ? pack_broadcast(graph, root)
-                                                                       : pack_reduce(graph, root);
-  if (!packing.ok()) return packing.status();
-  return plan_from_packing(kind, graph, *packing);
+  collector.add("trees", fine->plan);
+  for (const double wanted : kCoarser) {
+    const Result<TreePlan> coarse = round(wanted);
+    if (coarse.ok()) collector.add(fmt::format("trees rounded to {}", wanted), coarse->plan);
+  }
+  return Status();
+}
+
+Status add_allreduce_trees(const Graph& graph, Collector& collector) {
+  const Result<AllReduceTrees> trees = pack_allreduce(graph);
+  return add_rounded(collector, [&](std::optional<double> wanted) -> Result<TreePlan> {
+    if (!trees.ok()) return trees.status();
+    RoundingLimits limits = kPairRounding;
+    limits.wanted = wanted.value_or(limits.wanted);
+    return plan_from_pairs(graph, trees->pairs, limits);
+  });
 }
 
 Status add_trees(CollectiveKind kind, const Graph& graph, const CandidateOptions& options,
                  Collector& collector) {
   if (kind == CollectiveKind::kAllReduce) {
     collector.add("double_tree", make_double_tree_plan(graph.ranks()));
+    return add_allreduce_trees(graph, collector);
   }
-  Result<TreePlan> trees = tree_plan(kind, graph, options.root);
-  if (trees.ok()) {
-    collector.add("trees", std::move(trees->plan));
-    return Status();
-  }
-  if (trees.status().cause() == Cause::kInternal) return trees.status();
-  collector.skip("trees", trees.status().text());
-  return Status();
+  const int root = options.root;
+  const Result<Packing> packing = kind == CollectiveKind::kAllGather ? pack_allgather(graph)
+                                  : kind == CollectiveKind::kReduceScatter
+                                      ? pack_reduce_scatter(graph)
+                                  : kind == CollectiveKind::kBroadcast ? pack_broadcast(graph, root)
+                                                                       : pack_reduce(graph, root);
+  return add_rounded(collector, [&](std::optional<double> wanted) -> Result<TreePlan> {
+    if (!packing.ok()) return packing.status();
+    RoundingLimits limits;
+    limits.wanted = wanted.value_or(limits.wanted);
+    return plan_from_packing(kind, graph, *packing, limits);
+  });
 }
 
 }  // namespace

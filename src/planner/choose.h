@@ -37,8 +37,9 @@ struct CandidateOptions {
   int max_channels = 8;  ///< of multi-ring plans
 };
 
-/// one_shot, two_shot, ring, multi_ring, double_tree (all_reduce) and trees, as far as they serve
-/// the kind and the graph has the routes. All of them verify.
+/// one_shot, two_shot, ring, multi_ring, double_tree (all_reduce), trees in fine and coarse chunks,
+/// and exchange (all_to_all), as far as they serve the kind and the graph has the routes. All of
+/// them verify.
 Result<Candidates> make_candidates(CollectiveKind kind, const Graph& graph, const Routes& routes,
                                    const CandidateOptions& options);
 

@@ -44,8 +44,9 @@ Result<TreePlan> plan_from_packing(CollectiveKind kind, const Graph& graph, cons
                                    const RoundingLimits& limits = {});
 
 /// all_reduce.
+inline constexpr RoundingLimits kPairRounding{1024, 256, 0.9945};
 Result<TreePlan> plan_from_pairs(const Graph& graph, const std::vector<TreePair>& pairs,
-                                 const RoundingLimits& limits = {1024, 256, 0.9945});
+                                 const RoundingLimits& limits = kPairRounding);
 
 /// all_to_all along ways that may pass other ranks. Pieces are few, as each is a chunk of every block.
 Result<TreePlan> plan_from_exchange(const Graph& graph, const Exchange& exchange,

@@ -68,6 +68,25 @@ TEST(Choose, UsesRingsWhereLinksAreFew) {
   EXPECT_LE(table.bands.back().predicted_gbps, 85.72);
 }
 
+TEST(Choose, TakesFewerChunksWhereTheyAreWorthMoreThanTheLastPerCents) {
+  const Graph graph = load_fixture("dgxa100_x2").graph;
+  const Routes routes(graph);
+  const auto candidates = make_candidates(CollectiveKind::kAllGather, graph, routes, {0, 1});
+  ASSERT_TRUE(candidates.ok()) << candidates.status().to_string();
+  std::vector<Plan> trees;
+  for (const Plan& plan : candidates->plans) {
+    if (plan.algorithm == "trees") trees.push_back(plan);
+  }
+  ASSERT_GE(trees.size(), 2u);
+  ChooseOptions options;
+  options.min_bytes = options.max_bytes = 1 << 28;
+  const auto fine = choose({trees[0]}, graph, routes, CostModel::declared(), options);
+  const auto best = choose(trees, graph, routes, CostModel::declared(), options);
+  ASSERT_TRUE(fine.ok() && best.ok());
+  EXPECT_LT(best->bands[0].plan.chunks, trees[0].chunks);
+  EXPECT_GT(best->bands[0].predicted_gbps, 1.2 * fine->bands[0].predicted_gbps);
+}
+
 TEST(Choose, GivesTheSameTableTwice) {
   const Graph graph = load_fixture("pcie_8gpu_4plx_2socket").graph;
   const PlanTable a = table_for(CollectiveKind::kAllReduce, graph);
