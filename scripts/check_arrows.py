@@ -26,6 +26,8 @@ ROOMS = {
 # Outside src/ only the public headers are seen. A folder's own files may include each other.
 PUBLIC_ONLY = ["plugin", "tools", "perf", "examples"]
 EVERYTHING = ["perf/micro", "tests/support"]
+# What a top folder may include of another one.
+LENT = {"tools": ["perf/coll_perf/launch.h"]}
 
 # Third-party headers, and the folders that may see them.
 LIBRARIES = {
@@ -65,7 +67,7 @@ def own_tops(path):
     parts = path.split("/")
     if parts[0] == "tests":
         return ["tests", *(top for top in PUBLIC_ONLY if parts[1] == top)]
-    return [parts[0]] if parts[0] in PUBLIC_ONLY else []
+    return [parts[0], *LENT.get(parts[0], [])] if parts[0] in PUBLIC_ONLY else []
 
 
 def is_own(root, tops, file):

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -10,6 +11,7 @@
 #include <string>
 
 #include "commands.h"
+#include "doctor.h"
 #include "plan.h"
 #include "topo.h"
 
@@ -31,9 +33,10 @@ constexpr const char* kExamples =
     "  topocoll plan explain topo.xml                 the best plan, its bound, and why\n"
     "  topocoll plan show --collective all_reduce --algorithm two_shot --ranks 4\n"
     "  topocoll plan check my_plan.json\n"
+    "  topocoll doctor                                is this machine fit, and what is to blame\n"
     "  topocoll options --json\n"
     "Exit status: 0; 1 if what was asked for cannot be had or is not valid; 2 for a bad command "
-    "line;\n3 if topo check or topo diff has found something.";
+    "line;\n3 if doctor, topo check or topo diff has found something.";
 
 /// Writes to stderr; fmt::print() would throw where that is closed or full.
 void say_error(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stderr); }
@@ -65,6 +68,7 @@ int main(int argc, char** argv) {
   bool options_json = false;
   TopoRequest topo;
   PlanRequest plan;
+  DoctorRequest doctor;
 
   CLI::App* options =
       app.add_subcommand("options", "the TOPOCOLL_* variables: values and their origin");
@@ -76,6 +80,7 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", show_version());
   add_topo(app, topo, action);
   add_plan(app, plan, action);
+  add_doctor(app, doctor, action);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
@@ -92,5 +97,5 @@ int main(int argc, char** argv) {
     return kFailed;
   }
   const int printed = print(result.value());
-  return printed != 0 ? printed : topo.exit_status;
+  return printed != 0 ? printed : std::max(topo.exit_status, doctor.exit_status);
 }

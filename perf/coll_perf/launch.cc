@@ -38,7 +38,7 @@ class Launcher {
   Launcher(std::string program, int ranks, const RankMain& rank_main)
       : program_(std::move(program)), ranks_(ranks), rank_main_(rank_main) {}
 
-  int run();
+  Launched run();
 
  private:
   bool start_ranks();
@@ -48,8 +48,8 @@ class Launcher {
   void reap();
   void judge(int rank, int status);
   void say(const std::string& text) const { say_error(fmt::format("{}: {}\n", program_, text)); }
-  void fail(int exit_status) {
-    if (result_ == 0) result_ = exit_status;
+  void fail(int exit_status, int rank = -1) {
+    if (result_.exit_status == 0) result_ = {exit_status, rank};
     if (deadline_ == Clock::time_point::max()) deadline_ = Clock::now() + kGrace;
   }
   void signal_ranks(int signal) {
@@ -69,18 +69,18 @@ class Launcher {
   sigset_t before_{};
   std::unique_ptr<StoreServer> server_;
   bool signalled_ = false;  // ranks may die of our own signals from now on
-  int result_ = 0;
+  Launched result_;
   Clock::time_point deadline_ = Clock::time_point::max();
 };
 
-int Launcher::run() {
+Launched Launcher::run() {
   parent_ = ::getpid();
   ::sigemptyset(&signals_);
   for (const int s : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD}) ::sigaddset(&signals_, s);
   ::sigprocmask(SIG_BLOCK, &signals_, &before_);
   if (::pipe2(pipe_, O_CLOEXEC) != 0) {
     say(fmt::format("cannot make a pipe: {}", std::strerror(errno)));
-    return 1;
+    return {1, -1};
   }
   const bool started = start_ranks() && invite();
   // The write end stays open: a rank that is started late must not read an early end of file.
@@ -91,6 +91,7 @@ int Launcher::run() {
   }
   watch();
   ::close(pipe_[1]);
+  ::sigprocmask(SIG_SETMASK, &before_, nullptr);
   return result_;
 }
 
@@ -194,21 +195,21 @@ void Launcher::judge(int rank, int status) {
     if (!signalled_) {
       // This is why the others failed, even if some of them have been reaped before.
       say(fmt::format("rank {} was killed by signal {} ({})", rank, signal, ::strsignal(signal)));
-      result_ = 128 + signal;
+      result_ = {128 + signal, rank};
     }
-    fail(128 + signal);
+    fail(128 + signal, rank);
     return;
   }
   const int exit_status = WEXITSTATUS(status);
   if (exit_status == kBrokenPipe) {
     signal_ranks(SIGKILL);  // nobody reads what they measure
   }
-  fail(exit_status);
+  fail(exit_status, rank);
 }
 
 }  // namespace
 
-int launch(const std::string& program, int ranks, const RankMain& rank_main) {
+Launched launch(const std::string& program, int ranks, const RankMain& rank_main) {
   std::fflush(nullptr);  // or each rank would write what is buffered once more
   return Launcher(program, ranks, rank_main).run();
 }

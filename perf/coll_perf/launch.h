@@ -21,9 +21,14 @@ inline constexpr int kBrokenPipe = 141;
 /// A rank's work; returns its exit status.
 using RankMain = std::function<int(int rank, int ranks, std::shared_ptr<Store> store)>;
 
-/// Runs `ranks` ranks to their end. The result is 0, or the exit status of the first rank that
-/// failed (128 + signal if one ended it, or if a signal ended the launcher). `program` leads
-/// messages on stderr.
-int launch(const std::string& program, int ranks, const RankMain& rank_main);
+struct Launched {
+  /// 0, or the exit status of the first rank that failed (128 + signal if one ended it, or if a
+  /// signal ended the launcher).
+  int exit_status = 0;
+  int failed_rank = -1;  ///< that rank; -1: none, or the launcher itself
+};
+
+/// Runs `ranks` ranks to their end. `program` leads messages on stderr.
+Launched launch(const std::string& program, int ranks, const RankMain& rank_main);
 
 }  // namespace topocoll::perf

@@ -70,5 +70,6 @@ int main(int argc, char** argv) {
                                               .local_rank = rank,
                                               .program = program,
                                               .store = std::move(store)});
-                });
+                })
+      .exit_status;
 }

@@ -4,11 +4,13 @@
 
 #include <utility>
 
+#include "base/cuda/nvml.h"
 #include "base/log.h"
 #include "base/options.h"
 #include "base/os.h"
 #include "probe/cache.h"
 #include "probe/measure.h"
+#include "topology/gpu_facts.h"
 
 namespace topocoll {
 namespace {
@@ -25,6 +27,14 @@ Result<Start> start(bool use_cache) {
   if (!options.ok()) return options.status();
   auto machine = discover_topology();
   if (!machine.ok()) return machine.status();
+  if (has_nvidia_gpu(*machine)) {
+    const auto gpus = read_nvml();
+    if (gpus.ok()) {
+      add_gpu_facts(*gpus, *machine);
+    } else {
+      machine->notes.push_back("nothing is known of GPUs beyond /sys: " + gpus.status().text());
+    }
+  }
   Start s{std::move(*machine), "", std::nullopt};
   if (!use_cache) return s;
   auto directory = cache_directory(options->cache_dir);

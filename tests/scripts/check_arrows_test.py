@@ -9,7 +9,7 @@ from pathlib import Path
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "check_arrows.py"
 HEADERS = ["include/topocoll/status.h", "src/base/os.h", "src/topology/graph.h",
            "src/planner/bound.h", "src/transport/shm/segment.h", "src/communicator/core.h",
-           "perf/table.h", "tests/support/ranks.h"]
+           "perf/table.h", "perf/coll_perf/launch.h", "tests/support/ranks.h"]
 
 
 class Arrows(unittest.TestCase):
@@ -56,6 +56,8 @@ class Arrows(unittest.TestCase):
         self.passes("perf/sub/a.cc", '#include "perf/table.h"')
         self.passes("perf/a.cc", '#include "table.h"')
         self.fails("tools/a.cc", '#include "perf/table.h"')
+        self.passes("tools/a.cc", '#include "perf/coll_perf/launch.h"')
+        self.fails("plugin/a.cc", '#include "perf/coll_perf/launch.h"')
         self.passes("tests/base/a_test.cc", '#include "support/ranks.h"')
         self.passes("tests/perf/a_test.cc", '#include "table.h"')
         self.fails("tests/tools/a_test.cc", '#include "perf/table.h"')

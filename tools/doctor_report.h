@@ -1,0 +1,38 @@
+// What the doctor found, in the order of triage: environment and limits, the machine, whether
+// results are right, how fast they are.
+//
+// Thread rule: a value. Failure rule: none.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "doctor_ranks.h"
+#include "topocoll/findings.h"
+#include "topocoll/topology.h"
+
+namespace topocoll::tools {
+
+struct DoctorReport {
+  std::vector<Finding> environment;
+  std::vector<Finding> machine;
+  std::vector<Finding> correctness;
+  std::vector<Finding> speed;
+  RanksReport ranks;
+  std::string host;
+  std::string fingerprint;
+  /// No warning and no error.
+  [[nodiscard]] bool healthy() const;
+};
+
+/// Sorts what check_topology() finds into limits of the process and faults of the machine.
+void add_topology_findings(const Topology& topology, DoctorReport& report);
+
+/// What the timings say beside what the probe measured on the same CPUs. Nothing where ranks share
+/// CPUs: there the time is that of switching between them.
+std::vector<Finding> judge_speed(const RanksReport& ranks, const Topology& probed);
+
+std::string render_text(const DoctorReport& report);
+std::string to_json(const DoctorReport& report);
+
+}  // namespace topocoll::tools
