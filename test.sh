@@ -92,6 +92,7 @@ if [[ " ${RUNNERS[*]} " == *' python '* ]]; then
 else
   ensure_packages
 fi
+if ((!FAST)) && [[ " ${RUNNERS[*]} " == *' cpp '* ]]; then ensure_test_extras; fi
 rm -rf -- "$RESULTS"
 mkdir -p -- "$RESULTS"
 for runner in "${RUNNERS[@]}"; do

@@ -11,6 +11,8 @@ export CCACHE_BASEDIR=$ROOT CCACHE_NOHASHDIR=1
 
 readonly PACKAGES=(g++ cmake ninja-build pkg-config ccache libhwloc-dev libspdlog-dev libfmt-dev
   libcli11-dev nlohmann-json3-dev libpugixml-dev libhwy-dev libgtest-dev libgmock-dev python3-dev python3-venv git)
+# Some tests use these, and are skipped without.
+readonly TEST_PACKAGES=(qemu-system-x86 iproute2)
 readonly REQUIREMENTS=(torch==2.11.0 numpy scikit-learn pytest setuptools wheel)
 
 step() { printf '\n==> %s\n' "$*"; }
@@ -30,9 +32,12 @@ digest_of() (
     LC_ALL=C sort -z | xargs -0 sha256sum | digest
 )
 
-missing_packages() {
+have_apt() { command -v apt-get >/dev/null && command -v dpkg-query >/dev/null; }
+
+# Those of the given packages that are not installed.
+missing_of() {
   local package
-  for package in "${PACKAGES[@]}"; do
+  for package in "$@"; do
     dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed || echo "$package"
   done
 }
@@ -48,25 +53,43 @@ as_root() {
   fi
 }
 
+install_packages() {
+  # The lists may be absent or old; if they cannot be renewed the install says what is wrong.
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get update -qq || true
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+}
+
 ensure_packages() {
   step 'system packages'
-  if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
+  if ! have_apt; then
     note 'this machine has no apt; under their Debian names, topocoll is built with:'
     note "${PACKAGES[*]}"
     return
   fi
   local missing
-  mapfile -t missing < <(missing_packages)
+  mapfile -t missing < <(missing_of "${PACKAGES[@]}")
   if ((${#missing[@]} == 0)); then
     note 'all there'
     return
   fi
   note "installing ${missing[*]}"
-  # The lists may be absent or old; if they cannot be renewed the install says what is wrong.
-  as_root env DEBIAN_FRONTEND=noninteractive apt-get update -qq || true
-  as_root env DEBIAN_FRONTEND=noninteractive \
-    apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null ||
+  install_packages "${missing[@]}" ||
     die "apt-get could not install them; as root, run: apt-get install ${missing[*]}"
+}
+
+# Gets what it can; whatever stays missing, the tests that need it say so.
+ensure_test_extras() {
+  step 'what some tests use'
+  local missing=()
+  if have_apt; then mapfile -t missing < <(missing_of "${TEST_PACKAGES[@]}"); fi
+  if ((${#missing[@]} > 0)); then
+    note "installing ${missing[*]}"
+    install_packages "${missing[@]}" || note "they cannot be had: tests that need them are skipped"
+  fi
+  if [[ ! -e $ROOT/.cache/test-kernel/boot ]]; then
+    note 'fetching a kernel to boot in QEMU'
+    "$ROOT/scripts/fetch_test_kernel.sh" >/dev/null || note 'it cannot be had: the test that boots it is skipped'
+  fi
 }
 
 # A Python that can build extensions: 3.10 or newer, with venv and its headers.

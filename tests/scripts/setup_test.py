@@ -77,6 +77,17 @@ class Setup(unittest.TestCase):
         self.program("apt-get", "exit 100")
         self.assertEqual(self.bash("ensure_packages").returncode, 0)
 
+    def test_what_only_some_tests_use_may_be_missing(self):
+        self.program("dpkg-query", "case $4 in iproute2) exit 1;; *) echo installed;; esac")
+        self.program("apt-get", "exit 100")
+        self.program("fetch", f'mkdir -p "{self.root}/.cache/test-kernel/boot"').rename(
+            self.root / "scripts/fetch_test_kernel.sh")
+        run = self.bash("ensure_test_extras; ensure_test_extras")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertIn("installing iproute2", run.stdout)
+        self.assertIn("tests that need them are skipped", run.stdout)
+        self.assertEqual(run.stdout.count("fetching a kernel"), 1)
+
     def test_an_old_python_is_named_with_its_version(self):
         old = self.program("python-old", f'''exec "{sys.executable}" -c '
 import sys
