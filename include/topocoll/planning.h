@@ -86,6 +86,7 @@ struct PlanningReport {
   std::optional<PlannedRing> listed_ring;
   std::vector<PlanCandidate> candidates;
   std::vector<PlanningWish> wishes;  ///< links of the bottleneck, most helpful first
+  bool wishes_asked = true;          ///< each costs a bound: not on machines of more than 128 ranks
   int declared_links = 0;            ///< capacities that rest on what the system declares
   int measured_links = 0;
 };

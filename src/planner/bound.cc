@@ -319,20 +319,20 @@ Result<AllReduceBound> allreduce_bound(const Graph& graph) {
 }
 
 std::string describe_cut(const Graph& graph, const std::vector<int>& cut) {
+  // A long list is told by what it lacks.
+  constexpr int kMostNamed = 16;
   std::vector<bool> inside(graph.nodes.size(), false);
   for (const int node : cut) inside[at(node)] = true;
-  if (ranks_inside(graph, inside) == graph.ranks() - 1) {
-    for (int r = 0; r < graph.ranks(); ++r) {
-      if (!inside[at(graph.rank_nodes[at(r)])]) return "all but " + graph.rank_id(r);
-    }
-  }
-  std::string text = "{";
+  const int count = ranks_inside(graph, inside);
+  const int outside = graph.ranks() - count;
+  const bool by_rest = outside == 1 || (count > kMostNamed && outside < count);
+  std::string text;
   for (int r = 0; r < graph.ranks(); ++r) {
-    if (!inside[at(graph.rank_nodes[at(r)])]) continue;
-    if (text.size() > 1) text += ", ";
-    text += graph.rank_id(r);
+    if (inside[at(graph.rank_nodes[at(r)])] == by_rest) continue;
+    text += (text.empty() ? "" : ", ") + graph.rank_id(r);
   }
-  return text + "}";
+  if (outside == 1) return "all but " + text;
+  return by_rest ? "all but {" + text + "}" : "{" + text + "}";
 }
 
 }  // namespace topocoll

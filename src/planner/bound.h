@@ -85,7 +85,8 @@ std::vector<std::vector<bool>> parts_with_ranks(const Graph& graph, const std::v
 /// The graph with every link turned round.
 Graph reversed(const Graph& graph);
 
-/// "all but g0" if one rank alone is outside, else "{g2, g3}" (ranks only).
+/// "all but g0" if one rank alone is outside, "all but {g0, g1}" instead of a long list, else "{g2,
+/// g3}" (ranks only).
 std::string describe_cut(const Graph& graph, const std::vector<int>& cut);
 
 }  // namespace topocoll

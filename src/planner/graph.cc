@@ -39,9 +39,11 @@ class GraphMaker {
     const auto ranks = static_cast<std::size_t>(std::count_if(
         in_.nodes.begin(), in_.nodes.end(), [](const auto& node) { return node.is_rank; }));
     if (ranks > static_cast<std::size_t>(kMaxGraphRanks)) {
-      return refuse("nodes",
-                    fmt::format("{} ranks, {} are allowed: plan one host of each kind alone", ranks,
-                                kMaxGraphRanks));
+      return refuse(
+          "nodes",
+          fmt::format(
+              "{} ranks, {} are allowed: plan one host as a cluster of them (--nodes, --fabric)",
+              ranks, kMaxGraphRanks));
     }
     if (Status s = limit("nodes", in_.nodes.size(), kMaxGraphNodes); !s.ok()) return s;
     if (Status s = limit("edges", in_.links.size(), kMaxGraphLinks); !s.ok()) return s;

@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "planner/channels.h"
 #include "planner/hierarchy.h"
 #include "planner/hierarchy_walk.h"
 #include "planner/index.h"
@@ -52,7 +53,7 @@ class RankProgram {
     if (plan_.spreads) distribute();
     return std::move(steps_);
   }
-  [[nodiscard]] int scratch() const { return static_cast<int>(used_.size()); }
+  [[nodiscard]] int scratch() const { return scratch_.most(); }
 
  private:
   struct Move {
@@ -84,7 +85,7 @@ class RankProgram {
   void collect() {
     for (const Move& move : moves(walk_.reduces())) {
       if (move.receives) {
-        const int slot = take_scratch();
+        const int slot = scratch_.take();
         parts_[move.item].emplace_back(move.peer, slot);
         steps_.push_back(
             {StepKind::kRecv, {}, {BufferId::kScratch, slot}, move.peer, move.channel});
@@ -110,7 +111,7 @@ class RankProgram {
     Step step{StepKind::kReduce, {own}, {}, -1, 0};
     for (const auto& [peer, slot] : found->second) {
       step.source.push_back({BufferId::kScratch, slot});
-      used_[at(slot)] = false;
+      scratch_.give_back(slot);
     }
     step.target = target != nullptr ? *target : step.source[1];
     steps_.push_back(step);
@@ -141,20 +142,12 @@ class RankProgram {
     }
   }
 
-  int take_scratch() {
-    const auto free = std::find(used_.begin(), used_.end(), false);
-    const auto slot = static_cast<int>(free - used_.begin());
-    if (free == used_.end()) used_.push_back(true);
-    used_[at(slot)] = true;
-    return slot;
-  }
-
   const HierarchicalPlan& plan_;
   const HierarchyWalk& walk_;
   Chunks chunks_;
   int rank_;
   std::vector<Step> steps_;
-  std::vector<bool> used_;
+  ScratchPool scratch_;
   std::map<int, std::vector<std::pair<int, int>>> parts_;  ///< by item: peer and scratch chunk
 };
 

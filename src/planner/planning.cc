@@ -13,6 +13,7 @@
 #include "planner/choose.h"
 #include "planner/emit.h"
 #include "planner/exchange.h"
+#include "planner/folded.h"
 #include "planner/hamilton.h"
 #include "planner/index.h"
 #include "planner/machine.h"
@@ -32,6 +33,9 @@ constexpr double kWorthTrees = 1.001;
 constexpr double kCloseEnough = 0.98;
 /// Wishes are worth a bound each; more links than this are not asked about.
 constexpr std::size_t kMostWishes = 64;
+constexpr int kMostWishingRanks = 128;
+/// Beyond so many ranks hosts are planned as one template first.
+constexpr int kMostFlatRanks = 40;
 constexpr int kMostAskedExchange = 16;
 
 struct BoundOf {
@@ -343,9 +347,38 @@ struct Scales {
   Status first_error;
 };
 
+/// One template for all hosts, where they are built alike.
+Result<Made> make_hierarchical(const Graph& graph, const PlanningRequest& request, double enough) {
+  auto folded = fold(graph);
+  if (!folded.ok()) return folded.status();
+  const NodeShape shape = has_root(request.kind) ? NodeShape::kChain : NodeShape::kRing;
+  const int root = has_root(request.kind) ? cluster_rank(*folded, graph, request.root) : 0;
+  auto plan = plan_hierarchy(folded->cluster, {request.kind, shape, root, enough, folded->order});
+  if (!plan.ok()) return plan.status();
+  auto unfolded = unfold(*folded, graph, *plan);
+  if (!unfolded.ok()) return unfolded.status();
+  const auto hosts = folded->split.hosts.size();
+  Made made{std::string(name(shape)), plan->algbw()->to_double(), "", std::move(*unfolded), {}, {}, {}};
+  made.reason = folded->classes.classes == 1
+                    ? fmt::format("one template for {} equal hosts", hosts)
+                    : fmt::format("one template for {} hosts of {} capacities, the least of them", hosts,
+                                  folded->classes.classes);
+  if (!folded->order.empty()) made.reason += "; in the order of the least skew";
+  return made;
+}
+
 void weigh_trees_and_rings(const Graph& graph, const PlanningRequest& request, Scales& scales) {
-  scales.weigh("trees", make_trees(graph, request), 0);
   const auto& best = scales.best;
+  if (graph.ranks() > kMostFlatRanks) {
+    const double bound = scales.report.bound_gbps;
+    scales.weigh("hierarchical", make_hierarchical(graph, request, bound), 0);
+    if (best && best->gbps > kCloseEnough * bound) {
+      scales.report.candidates.push_back(
+          {"trees", 0, "not packed among so many ranks: hosts that follow each other come close to the bound"});
+      return;
+    }
+  }
+  scales.weigh("trees", make_trees(graph, request), scales.simpler());
   if (best && graph.ranks() > kMaxExactRing && best->gbps > kCloseEnough * scales.report.bound_gbps) {
     scales.report.candidates.push_back(
         {"rings", 0, "not searched among so many ranks: trees come close to the bound"});
@@ -402,7 +435,8 @@ Result<PlanningReport> plan_collective(const Topology& topology, const PlanningR
   report.trees = std::move(best->trees);
   report.rings = std::move(best->rings);
   report.listed_ring = std::move(best->listed_ring);
-  report.wishes = wishes(graph, *bound, request);
+  report.wishes_asked = graph.ranks() <= kMostWishingRanks;
+  if (report.wishes_asked) report.wishes = wishes(graph, *bound, request);
   return report;
 }
 

@@ -122,7 +122,11 @@ std::string explain(const PlanningReport& report) {
                        : fmt::format("  {:<8} cannot be had: {}\n", c.algorithm, c.reason);
   }
   text += "\nwhat would help\n";
-  if (report.wishes.empty()) text += "  no single link: the bound rests on several at once\n";
+  if (!report.wishes_asked) {
+    text += "  not asked among so many ranks\n";
+  } else if (report.wishes.empty()) {
+    text += "  no single link: the bound rests on several at once\n";
+  }
   for (std::size_t i = 0; i < std::min(kShown, report.wishes.size()); ++i) {
     const PlanningWish& wish = report.wishes[i];
     text += fmt::format("  {} -> {} twice as wide: bound {:.4g} GB/s\n", wish.from, wish.to, wish.bound_gbps);

@@ -9,7 +9,7 @@
 #include "planner/cluster_bound.h"
 #include "planner/clusters.h"
 #include "planner/emit.h"
-#include "planner/hierarchy_walk.h"
+#include "planner/make_graphs.h"
 
 namespace topocoll {
 namespace {
@@ -113,6 +113,24 @@ TEST(Hierarchy, ComesCloseToTheBound) {
           << c.fixture << " x " << c.nodes << ", " << name(kind);
     }
   }
+}
+
+TEST(Hierarchy, WeaklyLinkedGpusAreLeaves) {
+  GraphMaker maker(5);
+  for (int a = 0; a < 5; ++a) {
+    for (int b = a + 1; b < 5; ++b) maker.both(rank_name(a), rank_name(b), b == 4 ? 5 : 40);
+  }
+  const HierarchicalPlan plan = planned(cluster_of(maker.make(), per_gpu(2), 16), kWays[0]);
+  ASSERT_TRUE(plan.spreads.has_value());
+  int passed_on = 0;
+  int trees = 0;
+  for (const Tree& tree : plan.spreads->transit) {
+    if (tree.root == 4) continue;
+    ++trees;
+    for (const Hop& hop : tree.hops) passed_on += hop.from == 4 ? 1 : 0;
+  }
+  EXPECT_GT(trees, 0);
+  EXPECT_EQ(passed_on, 0);
 }
 
 TEST(Hierarchy, StepsOfOneRankAreThoseOfTheWholePlan) {
