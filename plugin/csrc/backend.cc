@@ -330,6 +330,15 @@ void TopocollBackend::commit() {
   raise_if_failed(communicator_->commit());
 }
 
+std::string TopocollBackend::topology_json() {
+  const WithoutGil released;
+  const auto topology = communicator_->topology();
+  // It is some collectives, and what was queued came before them: numbers go on from there.
+  issued_ = communicator_->sequence();
+  raise_if_failed(topology.status());
+  return to_json(*topology);
+}
+
 void TopocollBackend::abort() {
   const WithoutGil released;
   if (getpid() == owner_) {

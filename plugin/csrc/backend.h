@@ -117,6 +117,8 @@ class TopocollBackend final : public c10d::Backend {
   [[nodiscard]] Communicator& communicator() const { return *communicator_; }
   [[nodiscard]] int splits() const { return splits_; }
   void commit();
+  /// Communicator::topology() as JSON.
+  std::string topology_json();
 
   /// Leaves all groups of this process before Python ends: in good order within the time that
   /// TOPOCOLL_DRAIN_MS gives, or at once with `reason` told to the other ranks if it is not empty.

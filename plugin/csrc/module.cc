@@ -6,6 +6,7 @@
 #include "callbacks.h"
 #include "errors.h"
 #include "precompiled.h"
+#include "topocoll/probe.h"
 #include "topocoll/topology.h"
 #include "topocoll/version.h"
 
@@ -57,9 +58,15 @@ py::object error_or_none(const Status& status) {
 
 std::string topology_json() {
   const WithoutGil released;
-  auto found = discover_topology();
+  const auto found = known_topology();
   raise_if_failed(found.status());
   return to_json(*found);
+}
+
+std::string render_topology(const std::string& json) {
+  const auto topology = topology_from_json(json);
+  raise_if_failed(topology.status());
+  return render_text(*topology);
 }
 
 void bind_options(py::module_& module) {
@@ -130,6 +137,8 @@ void bind_backend(py::module_& module) {
           [](const TopocollBackend& self) { return error_or_none(self.communicator().health()); },
           "None, or the CollectiveError with which the group ended.")
       .def("info", &describe, "How the group moves its bytes.")
+      .def("topology_json", &TopocollBackend::topology_json,
+           "The machines of all ranks as one graph in JSON; a collective.")
       .def("get_error", &TopocollBackend::getError)
       .def("split", &TopocollBackend::split, py::arg("store"), py::arg("ranks"),
            py::arg("options") = c10::intrusive_ptr<c10d::Backend::Options>())
@@ -161,6 +170,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   module.def("leave_all", &TopocollBackend::leave_all, py::arg("reason"));
   module.def("stop_callbacks", &stop_callbacks, py::call_guard<py::gil_scoped_release>());
   module.def("topology_json", &topology_json);
+  module.def("render_topology", &render_topology, py::arg("json"));
   module.attr("header_version") = TOPOCOLL_VERSION_STRING;
   module.attr("core_version") = std::string(topocoll::version());
   module.attr("core_wire_version") = topocoll::wire_version();

@@ -7,6 +7,7 @@ import os
 import threading
 import time
 
+import topocoll
 import torch
 import torch.distributed as dist
 from harness import Job, backend, describe, raises, results, run
@@ -201,7 +202,6 @@ class _Watched(dist.Store):
 
 
 def _keys(job: Job) -> set[str]:
-    import topocoll
 
     store = _Watched(dist.PrefixStore("here/", job.store()))
     made = topocoll.TopocollBackend(store, job.rank, job.ranks, topocoll.Options(), "group", "")
@@ -266,7 +266,6 @@ def test_names_with_devices() -> None:
 
 
 def _options(job: Job) -> None:
-    import topocoll
 
     chosen = topocoll.Options(timeout=datetime.timedelta(seconds=33), commit="chained")
     assert repr(chosen) == f"topocoll.Options(timeout={chosen.timeout!r}, commit='chained')"
@@ -369,7 +368,6 @@ def test_unknown_environment_variable() -> None:
 
 
 def _builds(job: Job) -> str:
-    import topocoll
 
     with raises("version", "torch 2.1[19]") as caught:
         topocoll.TopocollBackend(
@@ -381,3 +379,32 @@ def _builds(job: Job) -> str:
 def test_ranks_with_different_builds() -> None:
     """Bad input: compared while the group is made, and said on every rank."""
     assert [o.get() for o in run(2, _builds, init=False)] == ["version", "version"]
+
+
+def _topology(job: Job) -> tuple[str, str, list[str]]:
+    assert _ones() == job.ranks
+    work = dist.all_reduce(torch.ones(1), async_op=True)  # still queued, perhaps
+    topology = topocoll.topology(dist.group.WORLD)
+    after = dist.all_reduce(torch.ones(1), async_op=True)
+    work.wait()
+    after.wait()
+    assert after.seq == backend()._get_sequence_number_for_group(), "numbers went on where the group is"
+    alone = topocoll.topology()
+    assert {node["id"] for node in alone.nodes} == {node["id"] for node in topology.nodes}
+    return topology.json, topology.digest, [n["attributes"]["ranks"] for n in topology.nodes if n["kind"] == "host"]
+
+
+def test_topology_is_the_same_on_every_rank() -> None:
+    all_of_them = results(3, _topology)
+    assert len({digest for _, digest, _ in all_of_them}) == 1
+    assert len({text for text, _, _ in all_of_them}) == 1
+    assert all_of_them[0][2] == ["0-2"]
+
+
+def _not_ours(job: Job) -> None:
+    with raises(TypeError, "needs a group of the backend topocoll"):
+        topocoll.topology(dist.new_group([0], backend="gloo"))
+
+
+def test_topology_of_another_backend_is_refused() -> None:
+    results(1, _not_ours)

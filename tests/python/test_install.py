@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import pathlib
+import pickle
 import subprocess
 import sys
 import types
@@ -86,6 +87,11 @@ def test_topology() -> None:
     assert topology["host"] and {"host", "core"} <= kinds
     ids = {node["id"] for node in topology["nodes"]}
     assert all(edge["from"] in ids and edge["to"] in ids for edge in topology["edges"])
+    assert isinstance(topology, topocoll.Topology) and isinstance(topology, dict)
+    assert topology.nodes == topology["nodes"] and topology.host == topology["host"]
+    assert str(topology).startswith(topology.host + "  cpu") and "core" in str(topology)
+    again = pickle.loads(pickle.dumps(topology))
+    assert again == topology and again.json == topology.json and again.digest == topology.digest
 
 
 def test_commands_are_installed_and_run_from_anywhere(tmp_path: pathlib.Path) -> None:

@@ -8,7 +8,7 @@ What the package adds:
 
 - :class:`CollectiveError`: what a failed operation raises, with who and what failed;
 - :class:`Options`: ``pg_options`` for ``init_process_group`` and ``new_group``;
-- :func:`topology`: this machine as topocoll sees it;
+- :func:`topology`: this machine, or those of a group's ranks, as topocoll sees them;
 - :func:`version`: the library's version.
 """
 
@@ -17,11 +17,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
     from ._load import Options, TopocollBackend, Work
+    from ._topology import Topology
     from .errors import CollectiveError
 
 __version__: str
-__all__ = ["CollectiveError", "Options", "TopocollBackend", "Work", "topology", "version"]
+__all__ = ["CollectiveError", "Options", "TopocollBackend", "Topology", "Work", "topology", "version"]
 
 # torch looks these two up while it is itself being imported: they come first, and nothing in this file
 # imports torch or a shared library before it is used.
@@ -48,17 +51,19 @@ def version() -> str:
     return str(_load.module().core_version)
 
 
-def topology() -> dict[str, Any]:
-    """What this machine is made of and what is connected to what.
+def topology(group: ProcessGroup | None = None) -> Topology:
+    """What machines are made of and what is connected to what.
 
-    The result is topocoll's native topology format: ``host``, ``nodes``, ``edges`` and ``notes``, where each
-    figure says whether the system declared it or topocoll measured it.
+    Without a group: this machine. With a group of the backend topocoll: the machines of all its ranks as one
+    graph, the same bytes on every rank; all ranks call it alike, as a collective. Nothing is measured; what
+    ``topocoll topo probe`` has kept is taken over.
+
+    The result is a dictionary in topocoll's native format with ``host``, ``nodes``, ``edges`` and ``notes``, where
+    each figure says whether the system declared it or topocoll measured it. ``str()`` makes a tree for people.
     """
-    import json
+    from . import _topology
 
-    from . import _load
-
-    return dict(json.loads(_load.module().topology_json()))
+    return _topology.of_this_machine() if group is None else _topology.of_group(group)
 
 
 def __getattr__(name: str) -> Any:
@@ -66,6 +71,10 @@ def __getattr__(name: str) -> Any:
         from .errors import CollectiveError
 
         return CollectiveError
+    if name == "Topology":
+        from ._topology import Topology
+
+        return Topology
     if name in ("Options", "TopocollBackend", "Work"):
         from . import _load
 
