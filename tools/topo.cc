@@ -25,7 +25,6 @@
 namespace topocoll::tools {
 namespace {
 
-constexpr int kFound = 3;
 constexpr const char* kFormats = "native, nccl, hwloc, dot, svg, html";
 
 using Text = Result<std::string>;
@@ -107,9 +106,7 @@ Text checked(TopoRequest& request) {
   if (!topology.ok()) return topology.status();
   auto findings = check_topology(*topology);
   add_effects(*topology, findings);
-  for (const Finding& finding : findings) {
-    if (finding.severity != Severity::kInfo) request.exit_status = kFound;
-  }
+  if (any_problem(findings)) request.exit_status = kFoundSomething;
   if (request.json) return to_json(findings);
   if (findings.empty()) return std::string("no findings\n");
   return coloured(render_text(findings));
@@ -121,7 +118,7 @@ Text compared(TopoRequest& request) {
   const auto after = load_topology({request.files[1], "", ""});
   if (!after.ok()) return after.status();
   const auto differences = diff_topologies(*before, *after);
-  if (!differences.empty()) request.exit_status = kFound;
+  if (!differences.empty()) request.exit_status = kFoundSomething;
   return request.json ? to_json(differences) : render_text(differences);
 }
 
@@ -158,6 +155,11 @@ void add_probe_options(CLI::App* command, TopoRequest& request) {
 
 }  // namespace
 
+bool any_problem(const std::vector<Finding>& findings) {
+  return std::any_of(findings.begin(), findings.end(),
+                     [](const Finding& f) { return f.severity != Severity::kInfo; });
+}
+
 void add_topo(CLI::App& app, TopoRequest& request, std::function<Result<std::string>()>& action) {
   CLI::App* topo = app.add_subcommand("topo", "machines and what connects their parts");
   topo->require_subcommand(1);
@@ -190,6 +192,7 @@ void add_topo(CLI::App& app, TopoRequest& request, std::function<Result<std::str
   add_input(as_json(add("check", "what is wrong, and how to mend it; exit status 3 if anything is",
                         "  topocoll topo check\n  topocoll topo check --json node.json", checked)),
             request);
+  add_probe_net(*topo, request.probe_net, request.exit_status, action);
   CLI::App* importer = add("import", "any known format to topocoll's JSON",
                            "  topocoll topo import topo.xml > node.json\n"
                            "  lstopo --of xml - | topocoll topo import -",
@@ -211,12 +214,10 @@ void add_topo(CLI::App& app, TopoRequest& request, std::function<Result<std::str
   CLI::App* diff = as_json(add("diff", "what differs between two; exit status 3 if anything does",
                                "  topocoll topo diff before.json after.json", compared));
   diff->add_option("FILES", request.files, "two topologies")->required()->expected(2);
-  CLI::App* record =
-      add("record", "copy what discovery reads here, without names and serial numbers",
-          "  topocoll topo record node.tar.bz2\n"
-          "  topocoll topo show --from node.tar.bz2",
-          recorded);
-  record->add_option("OUTPUT", request.output, "a new directory, or a .tar.bz2")->required();
+  add("record", "copy what discovery reads here, without names and serial numbers",
+      "  topocoll topo record node.tar.bz2\n  topocoll topo show --from node.tar.bz2", recorded)
+      ->add_option("OUTPUT", request.output, "a new directory, or a .tar.bz2")
+      ->required();
 }
 
 }  // namespace topocoll::tools

@@ -8,10 +8,17 @@
 #include <string>
 #include <vector>
 
+#include "probe_net.h"
 #include "topo_input.h"
+#include "topocoll/findings.h"
 #include "topocoll/status.h"
 
 namespace topocoll::tools {
+
+/// The exit status of commands that look for what is wrong or different, and found some.
+inline constexpr int kFoundSomething = 3;
+/// Whether one of them is more than worth knowing.
+bool any_problem(const std::vector<Finding>& findings);
 
 struct TopoRequest {
   TopoInput input;
@@ -22,6 +29,7 @@ struct TopoRequest {
   bool probe = false;     ///< of show
   bool no_cache = false;  ///< of probe
   int budget_ms = 2000;   ///< of probe
+  ProbeNetRequest probe_net;
   int exit_status = 0;  ///< 3: check or diff found something
 };
 

@@ -7,6 +7,7 @@
 
 #include "topocoll/communicator.h"
 #include "topocoll/findings.h"
+#include "topocoll/network_probe.h"
 #include "topocoll/operation.h"
 #include "topocoll/options.h"
 #include "topocoll/plan.h"

@@ -98,7 +98,7 @@ TEST(Flow, AStreamThatStopsInTheMiddleOfAFrameIsNone) {
 }
 
 TEST(Sockets, AConnectionLeavesByTheInterfaceAndAddressChosen) {
-  const auto listener = listen_on(resolve("127.0.0.1", 0).value().front(), "lo");
+  const auto listener = listen_on(resolve("127.0.0.1", 0).value().front());
   ASSERT_TRUE(listener.ok()) << listener.status().to_string();
   const Address server = local_address(listener->get()).value();
   const Source source{"lo", resolve("127.0.0.9", 0).value().front()};

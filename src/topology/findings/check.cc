@@ -61,6 +61,8 @@ std::vector<Finding> FindingRules::take() {
   error_counters();
   access_control();
   ports();
+  slow_network_pairs();
+  unreached_hosts();
   numa_nodes();
   local_cpus();
   far_nics();

@@ -26,6 +26,12 @@ class FindingRules {
   void error_counters();
   void access_control();
   void ports();
+  // network.cc
+  struct PortPair;
+  void slow_network_pairs();
+  void slow_in_class(const std::vector<PortPair>& members);
+  [[nodiscard]] std::string confirmation(const PortPair& pair) const;
+  void unreached_hosts();
   // locality.cc
   void numa_nodes();
   void local_cpus();

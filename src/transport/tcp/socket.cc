@@ -32,18 +32,14 @@ const sockaddr_in6* as_ipv6(const Address& address) {
 
 /// Keeps a socket's packets on one interface. Kernels before 5.7 let only root do so; then the
 /// address alone decides, and the routes.
-Status stay_on(int fd, const std::string& interface) {
-  if (interface.empty()) return {};
-  const auto bytes = static_cast<socklen_t>(interface.size());
-  if (::setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, interface.c_str(), bytes) != 0 &&
-      errno != EPERM) {
-    return system_error("interface " + interface, errno);
-  }
-  return {};
-}
-
 Status leave_by(int fd, const Source& source) {
-  if (Status s = stay_on(fd, source.interface); !s.ok()) return s;
+  const std::string& name = source.interface;
+  if (!name.empty() &&
+      ::setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, name.data(),
+                   static_cast<socklen_t>(name.size())) != 0 &&
+      errno != EPERM) {
+    return system_error("interface " + name, errno);
+  }
   if (source.address.bytes > 0 &&
       ::bind(fd, as_sockaddr(source.address), source.address.bytes) != 0) {
     return system_error("cannot use " + source.address.to_string(), errno);
@@ -137,7 +133,7 @@ Result<std::vector<Address>> resolve(const std::string& host, std::uint16_t port
   return addresses;
 }
 
-Result<Fd> listen_on(const Address& address, const std::string& interface) {
+Result<Fd> listen_on(const Address& address) {
   const std::string what = "cannot listen on " + address.to_string();
   Fd fd = stream_socket(address);
   if (fd.get() < 0) return system_error(what, errno);
@@ -147,7 +143,6 @@ Result<Fd> listen_on(const Address& address, const std::string& interface) {
   if (address.storage.ss_family == AF_INET6) {
     ::setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
   }
-  if (Status s = stay_on(fd.get(), interface); !s.ok()) return s.annotated(what);
   if (::bind(fd.get(), as_sockaddr(address), address.bytes) != 0) return system_error(what, errno);
   if (::listen(fd.get(), SOMAXCONN) != 0) return system_error(what, errno);
   return fd;

@@ -34,9 +34,8 @@ struct Address {
 /// The stream addresses of `host` in the resolver's order; never empty.
 Result<std::vector<Address>> resolve(const std::string& host, std::uint16_t port);
 
-/// A non-blocking listening socket on exactly this address; with an interface, only for what comes
-/// in by it.
-Result<Fd> listen_on(const Address& address, const std::string& interface = {});
+/// A non-blocking listening socket on exactly this address.
+Result<Fd> listen_on(const Address& address);
 
 /// The address that a socket is bound to.
 Result<Address> local_address(int fd);

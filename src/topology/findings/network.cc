@@ -1,0 +1,155 @@
+// What a measured network says of itself: who is slower than its equals, who does not reach whom.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "topology/findings/rules.h"
+
+namespace topocoll {
+namespace {
+
+/// Of what equals reach, before a pair counts as slow. Streams of plain TCP vary by some tenths
+/// where processors are shared.
+constexpr double kEqualShare = 0.8;
+/// With fewer pairs in a class nobody can say which of them is odd.
+constexpr std::size_t kMinPairs = 3;
+constexpr std::string_view kUnreached = "unreached ";
+
+std::string host_of(const std::string& port) {
+  const std::size_t slash = port.rfind("/port:");
+  return slash == port.npos ? "" : port.substr(0, slash);
+}
+
+std::string first_word(const std::string& text) { return text.substr(0, text.find(' ')); }
+
+/// What the upper quarter of a class reaches: a bad port makes many of its pairs slow, and can make
+/// the median.
+double upper_quarter(std::vector<double> sorted) {
+  std::sort(sorted.begin(), sorted.end());
+  return sorted[(3 * sorted.size() + 3) / 4 - 1];
+}
+
+}  // namespace
+
+/// Both directions between two ports.
+struct FindingRules::PortPair {
+  std::string a;
+  std::string b;
+  double gbps = 0;  ///< of the slower direction
+  double high = 0;  ///< the upper end of its confidence interval
+  std::string evidence;
+};
+
+/// Pairs of ports with the same declared speed are equals.
+void FindingRules::slow_network_pairs() {
+  std::map<std::pair<std::string, std::string>, PortPair> pairs;
+  std::map<double, std::vector<PortPair>> classes;
+  for (const TopologyEdge& edge : topology_.edges) {
+    const TopologyNode* from = topology_.find(edge.from);
+    const TopologyNode* to = topology_.find(edge.to);
+    const auto& gbps = edge.bandwidth_gbps.measured;
+    if (edge.kind != "network" || from == nullptr || to == nullptr || !gbps) continue;
+    if (from->kind != NodeKind::kNicPort || to->kind != NodeKind::kNicPort) continue;
+    PortPair& pair = pairs[std::minmax(edge.from, edge.to)];
+    const double high = edge.bandwidth_gbps.spread ? edge.bandwidth_gbps.spread->high : *gbps;
+    if (pair.evidence.empty() || *gbps < pair.gbps) pair.gbps = *gbps, pair.high = high;
+    std::tie(pair.a, pair.b) = std::minmax(edge.from, edge.to);
+    pair.evidence += fmt::format("{}{} → {} {:.3g} GB/s", pair.evidence.empty() ? "" : ", ",
+                                 edge.from, edge.to, *gbps);
+  }
+  for (const auto& [ends, pair] : pairs) {
+    const auto a = number(*topology_.find(pair.a), "speed");
+    const auto b = number(*topology_.find(pair.b), "speed");
+    classes[a && b ? std::min(*a, *b) : 0].push_back(pair);
+  }
+  for (const auto& [speed, members] : classes) {
+    if (members.size() >= kMinPairs) slow_in_class(members);
+  }
+}
+
+void FindingRules::slow_in_class(const std::vector<PortPair>& members) {
+  std::vector<double> all;
+  for (const PortPair& pair : members) all.push_back(pair.gbps);
+  const double equals = upper_quarter(std::move(all));
+  std::map<std::string, std::pair<int, int>> ports;  // slow pairs, all pairs
+  std::vector<const PortPair*> slow;
+  for (const PortPair& pair : members) {
+    const bool is_slow = pair.gbps < kEqualShare * equals && pair.high < equals;
+    if (is_slow) slow.push_back(&pair);
+    for (const std::string& port : {pair.a, pair.b}) {
+      ports[port].first += is_slow ? 1 : 0;
+      ports[port].second += 1;
+    }
+  }
+  // Of a port that is slow with everybody, not each pair but the port is to blame.
+  const auto blamed = [&](const std::string& port) {
+    return ports[port].second > 1 && ports[port].first == ports[port].second;
+  };
+  std::set<std::string> bad;
+  for (const PortPair* pair : slow) {
+    if (blamed(pair->a) != blamed(pair->b)) bad.insert(blamed(pair->a) ? pair->a : pair->b);
+  }
+  const auto add_slow = [&](const char* code, std::vector<std::string> nodes,
+                            const std::string& text, const PortPair& worst) {
+    add({code, Severity::kWarning, std::move(nodes), text,
+         fmt::format("{}; equals reach {:.3g} GB/s", worst.evidence, equals),
+         100.0 * (1 - worst.gbps / equals), confirmation(worst)});
+  };
+  for (const std::string& port : bad) {
+    const PortPair* worst = nullptr;
+    for (const PortPair* pair : slow) {
+      const bool of_port = pair->a == port || pair->b == port;
+      if (of_port && (worst == nullptr || pair->gbps < worst->gbps)) worst = pair;
+    }
+    add_slow("network-port-slow", {port},
+             fmt::format("{} is slower with every peer than the peers are with each other", port),
+             *worst);
+  }
+  for (const PortPair* pair : slow) {
+    if (bad.contains(pair->a) || bad.contains(pair->b)) continue;
+    add_slow(
+        "network-pair-slow", {pair->a, pair->b},
+        fmt::format("{} and {} are slower with each other than their equals", pair->a, pair->b),
+        *pair);
+  }
+}
+
+/// A command for the host of `pair.a` that shows the same.
+std::string FindingRules::confirmation(const PortPair& pair) const {
+  const TopologyNode& from = *topology_.find(pair.a);
+  const TopologyNode& to = *topology_.find(pair.b);
+  return fmt::format(
+      "on {}: topocoll topo probe-net --interface {} --peer {}; the path between, by "
+      "hop: tracepath {}",
+      host_of(pair.a), from.label, first_word(fact(to, "addresses")),
+      first_word(fact(to, "addresses")));
+}
+
+void FindingRules::unreached_hosts() {
+  for (const TopologyNode& port : topology_.nodes) {
+    for (const auto& [key, tried] : port.attributes) {
+      if (key.rfind(kUnreached, 0) != 0) continue;
+      const std::string host = key.substr(kUnreached.size());
+      // Some address of that host, for the command.
+      std::string address = host;
+      for (const TopologyNode& other : topology_.nodes) {
+        const std::string first = first_word(fact(other, "addresses"));
+        if (host_of(other.id) == host && !first.empty() && address == host) address = first;
+      }
+      add({"network-unreachable",
+           Severity::kError,
+           {port.id, host + "/host"},
+           fmt::format("{} cannot reach host {}", port.id, host),
+           tried,
+           100.0,
+           fmt::format("on {}: ping -c 3 -I {} {}; ip route get {} oif {}; then cable, VLAN, "
+                       "firewall",
+                       host_of(port.id), port.label, address, address, port.label)});
+    }
+  }
+}
+
+}  // namespace topocoll
