@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "planner/allreduce.h"
 #include "planner/cluster.h"
 #include "planner/cluster_bound.h"
 #include "planner/graph_topology.h"
@@ -12,6 +13,7 @@
 #include "planner/hierarchy_cost.h"
 #include "planner/index.h"
 #include "planner/machine.h"
+#include "planner/trees.h"
 #include "topocoll/cluster.h"
 
 namespace topocoll {
@@ -82,6 +84,36 @@ Status choose_plan(const Cluster& cluster, ClusterReport& report) {
   return report.plans.empty() ? first_error : Status();
 }
 
+/// What trees over all ranks would have, in GB/s.
+Result<double> flat_rate(const Cluster& cluster, CollectiveKind kind, int root) {
+  const auto flat = flat_graph(cluster);
+  if (!flat.ok()) return flat.status();
+  if (kind == CollectiveKind::kAllReduce) {
+    const auto pairs = pack_allreduce(*flat);
+    if (!pairs.ok()) return pairs.status();
+    return pairs->algbw;
+  }
+  const auto packing = kind == CollectiveKind::kAllGather       ? pack_allgather(*flat)
+                       : kind == CollectiveKind::kReduceScatter ? pack_reduce_scatter(*flat)
+                       : kind == CollectiveKind::kBroadcast     ? pack_broadcast(*flat, root)
+                                                                : pack_reduce(*flat, root);
+  if (!packing.ok()) return packing.status();
+  return packing->algbw.to_double();
+}
+
+/// Few ranks may do better without a template: says so.
+void compare_flat(const Cluster& cluster, ClusterReport& report) {
+  if (cluster.ranks() > kMostFlatRanks || report.plan_gbps >= kCloseEnough * report.bound_gbps)
+    return;
+  const auto gbps = flat_rate(cluster, report.kind, report.root);
+  if (!gbps.ok()) {
+    report.candidates.push_back({"trees", 0, gbps.status().text()});
+  } else {
+    report.candidates.push_back(
+        {"trees", *gbps, "over all ranks, for comparison: one file with all nodes is planned so"});
+  }
+}
+
 Status check_request(const ClusterRequest& request, const Cluster& cluster) {
   if (request.planning.root < 0 || request.planning.root >= cluster.ranks()) {
     return Status(Cause::kInvalidArgument, fmt::format("root {} is not among the {} ranks",
@@ -126,6 +158,7 @@ Result<ClusterReport> plan_cluster(const Topology& node, const Fabric& fabric,
   report.bound_is_exact = bound->exact;
   report.bottleneck = bound->bottleneck;
   if (Status s = choose_plan(*cluster, report); !s.ok()) return s;
+  compare_flat(*cluster, report);
   describe_lanes(*report.plans[0], report);
   return report;
 }

@@ -37,6 +37,11 @@
 
 namespace topocoll {
 
+/// Trees over all ranks are packed for so many ranks at first; beyond, hosts are planned as one template.
+inline constexpr int kMostFlatRanks = 40;
+/// What else is slow to find is only looked for where a plan stays below this part of its bound.
+inline constexpr double kCloseEnough = 0.98;
+
 /// From one GPU of a node, over one rail, to one of the next node.
 struct Lane {
   int rail = 0;

@@ -17,6 +17,8 @@ constexpr int kMostWindows = 1 << 16;
 constexpr int kSimulatedWindows = 16;
 /// Ranks of the larger small cluster, where two nodes are enough.
 constexpr int kSmallRanks = 48;
+/// Larger nodes make small clusters that are none.
+constexpr int kMostGpus = 32;
 
 bool is_path(NodeShape shape) { return shape == NodeShape::kRing || shape == NodeShape::kChain; }
 
@@ -93,6 +95,12 @@ Result<HierarchyCost::Small> HierarchyCost::shrink(const HierarchicalPlan& plan,
 }
 
 Result<HierarchyCost> HierarchyCost::make(const HierarchicalPlan& plan, int most_nodes) {
+  if (plan.cluster.gpus() > kMostGpus) {
+    return Status(
+        Cause::kUnsupported,
+        fmt::format("clusters of nodes with {} GPUs are planned, but not simulated: {} at most",
+                    plan.cluster.gpus(), kMostGpus));
+  }
   HierarchyCost cost(plan);
   cost.depth_ = depth_of(plan);
   const auto [smaller, larger] = small_sizes(plan);

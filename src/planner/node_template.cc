@@ -13,7 +13,8 @@
 namespace topocoll {
 namespace {
 
-constexpr int kMostMoves = 16;  ///< of slots between lanes
+constexpr int kMostMoves = 16;     ///< of slots between lanes
+constexpr int kMostTrials = 2000;  ///< of such moves; each costs the max-flows of a node
 
 class TemplateMaker {
  public:
@@ -129,6 +130,7 @@ class TemplateMaker {
 
   void improve() {
     double best = std::min(lane_limit(), tree_limit());
+    int trials = 0;
     for (int move = 0; move < kMostMoves && best < lane_limit(); ++move) {
       std::pair<int, int> taken{-1, -1};
       for (int from = 0; from < static_cast<int>(count_.size()); ++from) {
@@ -136,7 +138,8 @@ class TemplateMaker {
           if (from == to || count_[at(from)] == 0) continue;
           shift(from, to);
           const double lanes = lane_limit();
-          const double now = lanes > best * (1 + 1e-9) ? std::min(lanes, tree_limit()) : 0;
+          const bool worth = lanes > best * (1 + 1e-9) && trials++ < kMostTrials;
+          const double now = worth ? std::min(lanes, tree_limit()) : 0;
           shift(to, from);
           if (now <= best * (1 + 1e-9)) continue;
           best = now;

@@ -15,6 +15,7 @@
 #include "planner/exchange.h"
 #include "planner/folded.h"
 #include "planner/hamilton.h"
+#include "planner/hierarchy.h"
 #include "planner/index.h"
 #include "planner/machine.h"
 #include "planner/max_flow.h"
@@ -29,13 +30,9 @@ namespace {
 
 /// Tree plans that are no faster than this give way to rings, which have one hop to a neighbour at a time.
 constexpr double kWorthTrees = 1.001;
-/// Among many ranks rings are looked for only where trees stay below this part of the bound.
-constexpr double kCloseEnough = 0.98;
 /// Wishes are worth a bound each; more links than this are not asked about.
 constexpr std::size_t kMostWishes = 64;
 constexpr int kMostWishingRanks = 128;
-/// Beyond so many ranks hosts are planned as one template first.
-constexpr int kMostFlatRanks = 40;
 constexpr int kMostAskedExchange = 16;
 
 struct BoundOf {

@@ -152,6 +152,14 @@ TEST(Cluster, PlansThroughTheDoor) {
   ASSERT_TRUE(times.ok());
   EXPECT_LT(times->at(0).at.time_us, times->at(1).at.time_us);
 
+  // Two nodes: what enters a GPU limits, and trees over all ranks use its rail for more than its
+  // lane.
+  const auto two = plan_cluster(*node, per_gpu(50, 8), {{CollectiveKind::kAllGather}, 2});
+  ASSERT_TRUE(two.ok());
+  ASSERT_EQ(two->candidates.back().algorithm, "trees");
+  EXPECT_GT(two->candidates.back().gbps, two->plan_gbps);
+  EXPECT_LE(two->candidates.back().gbps, two->bound_gbps * (1 + 1e-9));
+
   const auto small = plan_cluster(*node, per_gpu(50, 8), {{CollectiveKind::kAllReduce}, 3});
   ASSERT_TRUE(small.ok());
   const auto plan = expand(*small);
