@@ -17,8 +17,13 @@ namespace topocoll {
 namespace {
 
 constexpr double kTolerance = 1e-7;
-/// Work of the column generation: iterations times ranks times links.
-constexpr double kMaxWork = 4e6;
+/// Up to so many ranks the program is solved to the end, beyond to this part of the bound.
+constexpr int kExactRanks = 16;
+constexpr double kGap = 0.002;
+/// Work of the column generation: pivots, each the square of the rows, and how many an iteration
+/// takes about.
+constexpr double kMaxWork = 4e9;
+constexpr double kPivots = 400;
 /// Scales on which lengths are rounded to whole numbers; coarse ones give the simple fractions.
 constexpr int kScales[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16, 24, 32, 48, 64, 4096};
 
@@ -182,12 +187,23 @@ class ExchangeProgram {
   }
 
   Status run(Proof& proof) {
-    const std::size_t resources = graph_.links.size() + graph_.groups.size();
-    std::vector<double> price(resources, 0);
+    const std::vector<std::int64_t> capacity = capacities(graph_);
+    std::vector<double> price(capacity.size(), 0);
+    std::vector<double> tightest = price;
     std::vector<double> worth(at(graph_.ranks()), std::numeric_limits<double>::infinity());
-    const double work = graph_.ranks() * static_cast<double>(resources);
+    const double gap = graph_.ranks() <= kExactRanks ? kTolerance : kGap;
+    const double work = kPivots * std::pow(lp_.rows(), 2);
+    double upper = std::numeric_limits<double>::infinity();
     for (double spent = 0; spent < kMaxWork; spent += work) {
       const Ways ways = cheapest_ways(graph_, with_groups(graph_, price));
+      // What these prices prove (Lagrange); nothing if ways cost nothing.
+      const double distances = std::accumulate(ways.cost.begin(), ways.cost.end(), 0.0);
+      const double paid = std::inner_product(price.begin(), price.end(), capacity.begin(), 0.0);
+      if (distances > 0 && paid / distances < upper) {
+        upper = paid / distances;
+        tightest = price;
+      }
+      if (rate() >= upper * (1 - gap)) break;
       bool grown = false;
       for (int s = 0; s < graph_.ranks(); ++s) grown |= add(ways, s, worth[at(s)]);
       if (!grown) break;
@@ -198,7 +214,7 @@ class ExchangeProgram {
       worth.assign(first, first + graph_.ranks());
       price.assign(first + graph_.ranks(), solution_.dual.end());
     }
-    proof.consider_rounded(price);
+    proof.consider_rounded(tightest);
     return Status();
   }
 

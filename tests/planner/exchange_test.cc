@@ -149,6 +149,21 @@ TEST(Exchange, IsBoundedAndReachedOnRandomGraphs) {
   }
 }
 
+TEST(Exchange, LargeUnevenMeshesEndEarlyWithAnHonestGap) {
+  GraphMaker maker(24);
+  for (int a = 0; a < 24; ++a) {
+    for (int b = 0; b < 24; ++b) {
+      if (a != b) maker.link(rank_name(a), rank_name(b), 10 + (a * 7 + b * 3) % 5);
+    }
+  }
+  const Graph graph = maker.make();
+  const auto exchange = pack_exchange(graph);
+  ASSERT_TRUE(exchange.ok()) << exchange.status().to_string();
+  EXPECT_FALSE(exchange->reached);
+  EXPECT_GE(exchange->algbw, 0.8 * exchange->bound.to_double());
+  expect_within_capacity(graph, *exchange);
+}
+
 TEST(Exchange, NoRankIsTheFirstTargetOfTwo) {
   const Graph graph = full_mesh(6, 10);
   const auto exchange = pack_exchange(graph);
