@@ -68,6 +68,9 @@ std::vector<Finding> FindingRules::take() {
   far_nics();
   flat_tree();
   doubled_devices();
+  gpu_memory();
+  gpu_throttling();
+  gpu_links();
   slow_cpu_pairs();
   slow_memory();
   shared_memory();

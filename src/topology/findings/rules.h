@@ -38,6 +38,10 @@ class FindingRules {
   void far_nics();
   void flat_tree();
   void doubled_devices();
+  // gpus.cc
+  void gpu_memory();
+  void gpu_throttling();
+  void gpu_links();
   // measured.cc
   void slow_cpu_pairs();
   void slow_memory();
