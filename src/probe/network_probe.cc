@@ -58,6 +58,13 @@ Result<Endpoint> parse_endpoint(const std::string& text) {
   return result;
 }
 
+bool is_own(const std::vector<tcp::Interface>& all, const tcp::Address& address) {
+  return std::any_of(all.begin(), all.end(), [&](const tcp::Interface& interface) {
+    return std::any_of(interface.addresses.begin(), interface.addresses.end(),
+                       [&](const auto& a) { return numbers(a) == numbers(address); });
+  });
+}
+
 /// One host of the tournament; the first is this one and has no contact.
 struct Player {
   Host host;
@@ -125,8 +132,16 @@ Status Prober::greet(const std::string& peer) {
   if (!endpoint.ok()) return endpoint.status();
   const auto addresses = tcp::resolve(endpoint->host, endpoint->port);
   if (!addresses.ok()) return addresses.status().annotated("peer " + peer);
+  const auto all = tcp::list_interfaces();
+  if (!all.ok()) return all.status();
   std::string tried;
   for (const tcp::Address& address : *addresses) {
+    if (!address.is_loopback() && is_own(*all, address)) {
+      return Status(Cause::kInvalidArgument,
+                    fmt::format("peer {} is this host; to try the probe on one machine, listen and "
+                                "probe on 127.0.0.1",
+                                peer));
+    }
     auto session = Session::open({}, address, secret_, tcp::deadline_after(request_.connect_time));
     if (!session.ok()) {
       tried += fmt::format("{}{}: {}", tried.empty() ? "" : "; ", address.to_string(),
@@ -141,10 +156,14 @@ Status Prober::greet(const std::string& peer) {
       // Containers and clones often have one name.
       name = fmt::format("{}@{}", name, numbers(address));
     }
+    const auto known = [&](const Player& p) {
+      return same(p) || p.contact.to_string() == address.to_string();
+    };
+    if (std::any_of(players_.begin() + 1, players_.end(), known)) {
+      return Status(Cause::kInvalidArgument, fmt::format("peer {} is given twice", peer));
+    }
     // A listener on the loopback is a trial on one machine.
     if (address.is_loopback() && request_.interfaces.empty()) {
-      const auto all = tcp::list_interfaces();
-      if (!all.ok()) return all.status();
       for (const tcp::Interface& interface : *all) {
         if (interface.loopback) names_ = {interface.name};
       }

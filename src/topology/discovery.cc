@@ -144,8 +144,8 @@ std::uint64_t synthetic_objects(const std::string& description) {
   return product;
 }
 
-/// One at a time: libudev, through which hwloc names PCI devices, has state of its own without a lock, and the
-/// environment that hwloc reads belongs to the process.
+/// One at a time: libudev, through which hwloc names PCI devices, has state of its own without a
+/// lock, and the environment that hwloc reads belongs to the process.
 std::mutex& one_discovery() {
   static std::mutex mutex;
   return mutex;
@@ -216,6 +216,10 @@ Result<Topology> discover_topology_at(const std::string& root) {
     }
   }
   add_kernel_facts(*sysfs, result);
+  // Whoever wrote the files may have put one CPU into two packages and the like.
+  if (const auto sound = topology_from_json(to_json(result)); !sound.ok()) {
+    return sound.status().annotated(root + ": the recorded machine contradicts itself");
+  }
   return result;
 }
 

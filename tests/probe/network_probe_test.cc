@@ -94,6 +94,12 @@ TEST_F(NetworkProbe, LatencyAndBandwidthOneWayAndBothWays) {
   EXPECT_THAT(render_text(*report), HasSubstr(pair.from + " - " + pair.to));
 }
 
+TEST_F(NetworkProbe, APeerThatIsGivenTwiceIsRefused) {
+  serve("127.0.0.1");
+  const auto report = probe_network({{address(), address()}, {}, milliseconds(20)});
+  EXPECT_THAT(report.status().text(), HasSubstr("is given twice"));
+}
+
 TEST_F(NetworkProbe, ListensOnTheChosenAddressAlone) {
   serve("127.0.0.1");
   const auto port = server().port();

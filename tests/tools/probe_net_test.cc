@@ -162,6 +162,7 @@ TEST_F(ProbeNet, HostsWithoutIPv4) {
   const Finished brackets = probe("--peer [fd00:9::2]:29517 --interface eth0 --stream-ms 20");
   EXPECT_EQ(brackets.status, 0) << brackets.out << brackets.err;
   EXPECT_THAT(brackets.out, HasSubstr("a/port:eth0 - b/port:eth0"));
+  EXPECT_THAT(probe("--peer fd00:9::1").err, HasSubstr("peer fd00:9::1 is this host"));
 }
 
 TEST_F(ProbeNet, BadCommandLines) {

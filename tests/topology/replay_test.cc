@@ -148,6 +148,16 @@ TEST_F(Replay, MoreNumaNodesAndCpusThanThereCanBeAreRefused) {
   EXPECT_TRUE(discover_topology_at(folder_ + "/machine").ok());
 }
 
+TEST_F(Replay, PackagesThatContradictEachOtherAreAnErrorThatNamesThem) {
+  const std::string cpu = folder_ + "/machine/sys/devices/system/cpu/";
+  for (const char* second : {"cpu2", "cpu3"}) {
+    std::ofstream(cpu + second + "/topology/physical_package_id") << "0\n";
+  }
+  const auto t = discover_topology_at(folder_ + "/machine");
+  EXPECT_THAT(t.status().text(),
+              AllOf(HasSubstr("the recorded machine contradicts itself"), HasSubstr("package:0")));
+}
+
 TEST_F(Replay, HalfOfTheLanesOfALinkAreFound) {
   for (const char* bdf : {"0000:23:00.0", "0000:22:00.0"}) {
     set(bdf, "max_link_width", "16");
