@@ -1,0 +1,35 @@
+// Planning bounds: what no plan of a kind can exceed on a graph, the cut that says so, and which wider link
+// would raise it.
+//
+// Thread rule: free functions on values. Failure rule: numbers beyond 64 bits are kUnsupported.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "planner/exchange.h"
+#include "planner/graph.h"
+#include "planner/rational.h"
+#include "topocoll/planning.h"
+
+namespace topocoll {
+
+struct BoundOf {
+  Rational algbw;  ///< GB/s of the message
+  bool reached = true;
+  std::string bottleneck;
+  std::vector<int> cut;  ///< nodes whose outgoing links limit; empty: not known
+};
+
+/// Of all kinds that plans are made for.
+Result<BoundOf> bound_of(const Graph& graph, CollectiveKind kind, int root);
+/// Of an all_to_all whose ways have been found already.
+BoundOf bound_of(const Graph& graph, const Exchange& exchange);
+
+/// Bounds with one link of the bottleneck twice as wide, the most helpful first; at most 64 links are asked about.
+std::vector<PlanningWish> wishes(const Graph& graph, const BoundOf& bound, const PlanningRequest& request);
+
+/// Ids of the nodes on the side of a cut that has fewer ranks.
+std::vector<std::string> smaller_side(const Graph& graph, const std::vector<int>& cut);
+
+}  // namespace topocoll
