@@ -8,15 +8,15 @@
 #include "doctor_ranks.h"
 #include "doctor_report.h"
 #include "progress.h"
+#include "topo.h"
+#include "topocoll/communicator.h"
 #include "topocoll/options.h"
 #include "topocoll/probe.h"
 
 namespace topocoll::tools {
 namespace {
 
-constexpr int kFound = 3;
 constexpr int kMostByItself = 8;
-constexpr int kMostRanks = 64;  ///< of one host
 
 using Text = Result<std::string>;
 
@@ -25,7 +25,7 @@ void append(std::vector<Finding> more, std::vector<Finding>& all) {
 }
 
 Text finish(const DoctorReport& report, DoctorRequest& request) {
-  if (!report.healthy()) request.exit_status = kFound;
+  if (!report.healthy()) request.exit_status = kFoundSomething;
   return request.json ? to_json(report) : render_text(report);
 }
 
@@ -82,7 +82,7 @@ void add_doctor(CLI::App& app, DoctorRequest& request, std::function<Text()>& ac
   doctor
       ->add_option("--ranks", request.ranks,
                    "rank processes; one for each CPU, from 2 to 8, without")
-      ->check(CLI::Range(1, kMostRanks));
+      ->check(CLI::Range(1, kMaxRanksPerHost));
   doctor->add_flag("--no-cache", request.no_cache, "measure everything anew and keep nothing");
   doctor->callback([&action, &request] { action = [&request] { return examine(request); }; });
 }
