@@ -75,8 +75,8 @@ struct PlanningReport {
   std::string bound;               ///< GB/s as a fraction, e.g. "1200/7"
   double bound_gbps = 0;
   bool bound_is_reached = false;   ///< some plan without rounding attains it; otherwise only not exceeded
-  std::string bottleneck;          ///< the ranks on one side of the cut that gives the bound
-  std::vector<std::string> cut;    ///< nodes on that side of it which has fewer ranks; may be empty
+  std::string bottleneck;          ///< what sets the bound, in words; empty: not known
+  std::vector<std::string> cut;    ///< where a cut sets the bound: nodes on the side that has fewer ranks
   std::string algorithm;
   double plan_gbps = 0;
   Plan plan;

@@ -1,7 +1,5 @@
 #include "planner/bound.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <functional>
 #include <numeric>
@@ -203,16 +201,6 @@ std::int64_t grouped_capacity(const Graph& graph, const Counts& counts) {
   return total;
 }
 
-std::int64_t least_flow(const Graph& graph, int root) {
-  MaxFlow network = network_of(graph, 1);
-  const int source = graph.rank_nodes[at(root)];
-  std::int64_t least = MaxFlow::kUnlimited;
-  for (const int node : graph.rank_nodes) {
-    if (node != source) least = std::min(least, network.run(source, node, least));
-  }
-  return least;
-}
-
 /// What the parts of a partition take in together, over the messages that they must take in.
 Ratio partition_ratio(const Graph& graph, const std::vector<int>& parts) {
   std::vector<std::vector<bool>> sets = parts_with_ranks(graph, parts);
@@ -224,12 +212,24 @@ Ratio partition_ratio(const Graph& graph, const std::vector<int>& parts) {
   return {sum, 2 * (static_cast<std::int64_t>(sets.size()) - 1)};
 }
 
-Ratio allreduce_ratio(const Graph& graph) {
-  Ratio best{std::min(least_flow(graph, 0), least_flow(reversed(graph), 0)), 1};
-  for (const Graph& g : {graph, reversed(graph)}) {
-    for (const std::vector<int>& parts : partitions(g)) {
-      const Ratio ratio = partition_ratio(g, parts);
-      if (ratio.count > 0 && ratio.below(best)) best = ratio;
+struct AllReduceLimit {
+  Ratio ratio;
+  std::vector<int> parts;
+  bool one_cut = false;
+  bool gives_out = false;
+};
+
+AllReduceLimit allreduce_limit(const Graph& graph) {
+  const Graph turned = reversed(graph);
+  const LeastCut out = least_cut(graph, 0);
+  const LeastCut back = least_cut(turned, 0);
+  const LeastCut& least = back.units < out.units ? back : out;
+  AllReduceLimit best{{least.units, 1}, {least.inside.begin(), least.inside.end()}, true, false};
+  for (const Graph* g : {&graph, &turned}) {
+    for (std::vector<int>& parts : partitions(*g)) {
+      const Ratio ratio = partition_ratio(*g, parts);
+      if (ratio.count == 0 || !ratio.below(best.ratio)) continue;
+      best = {ratio, std::move(parts), false, g == &turned};
     }
   }
   return best;
@@ -299,40 +299,39 @@ Result<Bound> allgather_bound(const Graph& graph, const RankBlocks& ranks) {
 
 Result<Bound> reduce_scatter_bound(const Graph& graph) { return allgather_bound(reversed(graph)); }
 
-std::int64_t broadcast_rate(const Graph& graph, int root) { return least_flow(graph, root); }
+LeastCut least_cut(const Graph& graph, int root) {
+  MaxFlow network = network_of(graph, 1);
+  const int source = graph.rank_nodes[at(root)];
+  LeastCut least{MaxFlow::kUnlimited, {}};
+  for (const int node : graph.rank_nodes) {
+    if (node == source) continue;
+    const std::int64_t flow = network.run(source, node, least.units);
+    if (flow >= least.units) continue;
+    least = {flow, network.source_side()};
+    least.inside.resize(graph.nodes.size());
+  }
+  return least;
+}
 
-std::int64_t reduce_rate(const Graph& graph, int root) { return least_flow(reversed(graph), root); }
+std::int64_t broadcast_rate(const Graph& graph, int root) { return least_cut(graph, root).units; }
+
+std::int64_t reduce_rate(const Graph& graph, int root) {
+  return least_cut(reversed(graph), root).units;
+}
 
 Result<AllReduceBound> allreduce_bound(const Graph& graph) {
   const Result<Bound> gather = allgather_bound(graph);
   if (!gather.ok()) return gather.status();
   const Result<Bound> scatter = reduce_scatter_bound(graph);
   if (!scatter.ok()) return scatter.status();
-  const Ratio best = allreduce_ratio(graph);
-  const auto upper = Rational::make(best.capacity, best.count)->times(graph.unit);
+  AllReduceLimit limit = allreduce_limit(graph);
+  const auto upper = Rational::make(limit.ratio.capacity, limit.ratio.count)->times(graph.unit);
   // Two phases, one after the other: 1 / (1/a + 1/b).
   const auto product = gather->algbw.times(scatter->algbw);
   const auto sum = gather->algbw.plus(scatter->algbw);
   const auto both = product && sum ? product->over(*sum) : std::nullopt;
   if (!upper || !both) return too_large();
-  return AllReduceBound{*upper, *both};
-}
-
-std::string describe_cut(const Graph& graph, const std::vector<int>& cut) {
-  // A long list is told by what it lacks.
-  constexpr int kMostNamed = 16;
-  std::vector<bool> inside(graph.nodes.size(), false);
-  for (const int node : cut) inside[at(node)] = true;
-  const int count = ranks_inside(graph, inside);
-  const int outside = graph.ranks() - count;
-  const bool by_rest = outside == 1 || (count > kMostNamed && outside < count);
-  std::string text;
-  for (int r = 0; r < graph.ranks(); ++r) {
-    if (inside[at(graph.rank_nodes[at(r)])] == by_rest) continue;
-    text += (text.empty() ? "" : ", ") + graph.rank_id(r);
-  }
-  if (outside == 1) return "all but " + text;
-  return by_rest ? "all but {" + text + "}" : "{" + text + "}";
+  return AllReduceBound{*upper, *both, std::move(limit.parts), limit.one_cut, limit.gives_out};
 }
 
 }  // namespace topocoll

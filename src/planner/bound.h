@@ -2,7 +2,7 @@
 //
 //   Result<Bound> bound = allgather_bound(graph);
 //   bound->algbw.to_string();                 // "1200/7": GB/s of the whole gathered message
-//   describe_cut(graph, bound->cut);          // "all but g0"
+//   bound->cut;                               // the nodes of S, see below
 //
 // algbw is message bytes over time, with the message as users count it: the gathered output of an
 // all-gather, the input of a reduce-scatter or all-reduce, the root's buffer of a broadcast. Ranks
@@ -29,7 +29,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "planner/graph.h"
@@ -63,9 +62,21 @@ Result<Bound> reduce_scatter_bound(const Graph& graph);
 std::int64_t broadcast_rate(const Graph& graph, int root);
 std::int64_t reduce_rate(const Graph& graph, int root);
 
+/// The least max-flow from `root` to any rank, in capacity units, and the nodes on the root's side
+/// of the cut that limits it.
+struct LeastCut {
+  std::int64_t units = 0;
+  std::vector<bool> inside;
+};
+LeastCut least_cut(const Graph& graph, int root);
+
 struct AllReduceBound {
   Rational upper;                     ///< GB/s, proved
   Rational reduce_scatter_allgather;  ///< GB/s, reached by a reduce-scatter and then an all-gather
+  /// The part of each node; what passes between parts sets `upper`.
+  std::vector<int> parts;
+  bool one_cut = false;   ///< (a): two parts; else (b)
+  bool gives_out = false;  ///< of (b): what parts give out, else what they take in
 };
 Result<AllReduceBound> allreduce_bound(const Graph& graph);
 
@@ -84,9 +95,5 @@ std::vector<std::vector<bool>> parts_with_ranks(const Graph& graph, const std::v
 
 /// The graph with every link turned round.
 Graph reversed(const Graph& graph);
-
-/// "all but g0" if one rank alone is outside, "all but {g0, g1}" instead of a long list, else "{g2,
-/// g3}" (ranks only).
-std::string describe_cut(const Graph& graph, const std::vector<int>& cut);
 
 }  // namespace topocoll

@@ -115,7 +115,7 @@ Result<PlanningReport> plan_collective(const Topology& topology, const PlanningR
   report.bound_gbps = bound->algbw.to_double();
   report.bound_is_reached = bound->reached;
   report.bottleneck = bound->bottleneck;
-  report.cut = smaller_side(graph, bound->cut);
+  report.cut = smaller_part(graph, bound->parts);
   report.declared_links = read->declared_links;
   report.measured_links = read->measured_links;
 

@@ -1,50 +1,83 @@
 #include "planner/planning_bounds.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "planner/bound.h"
 #include "planner/index.h"
-#include "planner/max_flow.h"
 
 namespace topocoll {
 namespace {
 
 /// Wishes are worth a bound each; more links than this are not asked about.
 constexpr std::size_t kMostWishes = 64;
+constexpr std::size_t kMostWishesOfMany = 16;
+constexpr int kManyRanks = 32;
 constexpr int kMostAskedExchange = 16;
+/// Longer lists of ranks are told by their number.
+constexpr std::size_t kMostNamed = 16;
 
-/// The nodes that still get more from the root than the one that gets least, and its rate.
-Result<BoundOf> rooted_bound(const Graph& graph, int root, bool toward_root) {
-  const Graph used = toward_root ? reversed(graph) : graph;
-  MaxFlow network(static_cast<int>(used.nodes.size()));
-  for (const GraphLink& l : used.links) network.add_arc(l.from, l.to, l.capacity);
-  BoundOf result;
-  std::int64_t least = MaxFlow::kUnlimited;
-  for (int r = 0; r < used.ranks(); ++r) {
-    if (r == root) continue;
-    const std::int64_t flow = network.run(used.rank_nodes[at(root)], used.rank_nodes[at(r)], least);
-    if (flow >= least) continue;
-    least = flow;
-    const std::vector<bool> side = network.source_side();
-    result.cut.clear();
-    for (std::size_t n = 0; n < side.size(); ++n) {
-      if (side[n]) result.cut.push_back(static_cast<int>(n));
-    }
+using Parts = std::vector<int>;
+
+/// The ranks of each part that has any, in the order of their first ranks.
+std::vector<std::vector<int>> ranks_by_part(const Graph& graph, const Parts& parts) {
+  std::map<int, std::size_t> place;
+  std::vector<std::vector<int>> result;
+  for (int r = 0; r < graph.ranks(); ++r) {
+    const auto [known, is_new] = place.try_emplace(parts[at(graph.rank_nodes[at(r)])], result.size());
+    if (is_new) result.emplace_back();
+    result[known->second].push_back(r);
   }
-  // Groups lower it further; broadcast_rate() knows them.
-  const std::int64_t rate = toward_root ? reduce_rate(graph, root) : broadcast_rate(graph, root);
-  const auto algbw = graph.unit.times(Rational(rate));
-  if (!algbw) return Status(Cause::kUnsupported, "the bound does not fit 64 bits");
-  result.algbw = *algbw;
-  result.reached = graph.groups.empty();
-  result.bottleneck = describe_cut(graph, result.cut);
   return result;
+}
+
+std::string rank_names(const Graph& graph, const std::vector<int>& ranks) {
+  if (ranks.size() == 1) return graph.rank_id(ranks[0]);
+  if (ranks.size() > kMostNamed) return fmt::format("{} ranks", ranks.size());
+  std::string text;
+  for (const int r : ranks) text += (text.empty() ? "" : ", ") + graph.rank_id(r);
+  return "{" + text + "}";
+}
+
+std::string what_passes(const Graph& graph, const Parts& parts) {
+  auto sides = ranks_by_part(graph, parts);
+  std::stable_sort(sides.begin(), sides.end(), [](auto& a, auto& b) { return a.size() < b.size(); });
+  return fmt::format("what passes between {} and the rest", rank_names(graph, sides.front()));
+}
+
+/// "what g0, g1, ... take in together"
+std::string what_parts_do(const Graph& graph, const Parts& parts, bool gives_out) {
+  const auto members = ranks_by_part(graph, parts);
+  const char* does = gives_out ? "give out" : "take in";
+  if (members.size() == at(graph.ranks())) return fmt::format("what all ranks {} together", does);
+  if (members.size() > 4) return fmt::format("what {} groups of ranks {} together", members.size(), does);
+  std::string text;
+  for (const auto& ranks : members) text += (text.empty() ? "" : ", ") + rank_names(graph, ranks);
+  return fmt::format("what {} {} together", text, does);
+}
+
+BoundOf by_cut(const Graph& graph, Rational algbw, bool reached, const std::vector<int>& cut) {
+  Parts parts(graph.nodes.size(), 0);
+  for (const int node : cut) parts[at(node)] = 1;
+  return {algbw, reached, what_passes(graph, parts), std::move(parts)};
+}
+
+Result<BoundOf> rooted_bound(const Graph& graph, int root, bool toward_root) {
+  const LeastCut least = least_cut(toward_root ? reversed(graph) : graph, root);
+  const auto algbw = graph.unit.times(Rational(least.units));
+  if (!algbw) return Status(Cause::kUnsupported, "the bound does not fit 64 bits");
+  Parts parts(least.inside.begin(), least.inside.end());
+  return BoundOf{*algbw, graph.groups.empty(), what_passes(graph, parts), std::move(parts)};
 }
 
 }  // namespace
 
 BoundOf bound_of(const Graph& graph, const Exchange& exchange) {
-  return {exchange.bound, exchange.reached, exchange.cut.empty() ? "" : describe_cut(graph, exchange.cut), exchange.cut};
+  if (exchange.cut.empty()) return {exchange.bound, exchange.reached, "", {}};
+  return by_cut(graph, exchange.bound, exchange.reached, exchange.cut);
 }
 
 Result<BoundOf> bound_of(const Graph& graph, CollectiveKind kind, int root) {
@@ -59,15 +92,15 @@ Result<BoundOf> bound_of(const Graph& graph, CollectiveKind kind, int root) {
     case CollectiveKind::kAllReduce: {
       auto bound = allreduce_bound(graph);
       if (!bound.ok()) return bound.status();
-      auto gather = allgather_bound(graph);
-      if (!gather.ok()) return gather.status();
-      return BoundOf{bound->upper, bound->upper == bound->reduce_scatter_allgather,
-                     describe_cut(graph, gather->cut), gather->cut};
+      std::string limit = bound->one_cut ? what_passes(graph, bound->parts)
+                                         : what_parts_do(graph, bound->parts, bound->gives_out);
+      return BoundOf{bound->upper, bound->upper == bound->reduce_scatter_allgather, std::move(limit),
+                     std::move(bound->parts)};
     }
     default: {
       auto bound = kind == CollectiveKind::kAllGather ? allgather_bound(graph) : reduce_scatter_bound(graph);
       if (!bound.ok()) return bound.status();
-      return BoundOf{bound->algbw, bound->exact, describe_cut(graph, bound->cut), bound->cut};
+      return by_cut(graph, bound->algbw, bound->exact, bound->cut);
     }
   }
 }
@@ -76,11 +109,12 @@ std::vector<PlanningWish> wishes(const Graph& graph, const BoundOf& bound, const
   std::vector<PlanningWish> result;
   // Each bound of an all_to_all is a linear program, which takes long for many ranks.
   if (request.kind == CollectiveKind::kAllToAll && graph.ranks() > kMostAskedExchange) return result;
-  std::vector<bool> inside(graph.nodes.size(), false);
-  for (const int n : bound.cut) inside[at(n)] = true;
-  for (std::size_t l = 0; l < graph.links.size() && result.size() < kMostWishes; ++l) {
+  const std::size_t most = graph.ranks() > kManyRanks ? kMostWishesOfMany : kMostWishes;
+  std::size_t asked = 0;
+  for (std::size_t l = 0; l < graph.links.size() && !bound.parts.empty() && asked < most; ++l) {
     const GraphLink& link = graph.links[l];
-    if (inside[at(link.from)] == inside[at(link.to)]) continue;
+    if (bound.parts[at(link.from)] == bound.parts[at(link.to)]) continue;
+    ++asked;
     Graph better = graph;
     better.links[l].capacity *= 2;
     const auto with = bound_of(better, request.kind, request.root);
@@ -92,15 +126,15 @@ std::vector<PlanningWish> wishes(const Graph& graph, const BoundOf& bound, const
   return result;
 }
 
-std::vector<std::string> smaller_side(const Graph& graph, const std::vector<int>& cut) {
-  std::vector<bool> inside(graph.nodes.size(), false);
-  for (const int node : cut) inside[at(node)] = true;
-  const auto ranks = std::count_if(graph.rank_nodes.begin(), graph.rank_nodes.end(),
-                                   [&](int node) { return inside[at(node)]; });
-  if (2 * ranks > graph.ranks()) inside.flip();
+std::vector<std::string> smaller_part(const Graph& graph, const std::vector<int>& parts) {
   std::vector<std::string> ids;
-  for (std::size_t i = 0; !cut.empty() && i < inside.size(); ++i) {
-    if (inside[i]) ids.push_back(graph.nodes[i].id);
+  if (parts.empty()) return ids;
+  const auto members = ranks_by_part(graph, parts);
+  if (members.size() != 2) return ids;
+  const auto& fewer = members[1].size() < members[0].size() ? members[1] : members[0];
+  const int part = parts[at(graph.rank_nodes[at(fewer[0])])];
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (parts[i] == part) ids.push_back(graph.nodes[i].id);
   }
   return ids;
 }

@@ -17,8 +17,8 @@ namespace topocoll {
 struct BoundOf {
   Rational algbw;  ///< GB/s of the message
   bool reached = true;
-  std::string bottleneck;
-  std::vector<int> cut;  ///< nodes whose outgoing links limit; empty: not known
+  std::string bottleneck;  ///< in words, e.g. "what passes between g0 and the rest"; empty: not known
+  std::vector<int> parts;  ///< of each node: the links between parts limit; empty: not known
 };
 
 /// Of all kinds that plans are made for.
@@ -26,10 +26,11 @@ Result<BoundOf> bound_of(const Graph& graph, CollectiveKind kind, int root);
 /// Of an all_to_all whose ways have been found already.
 BoundOf bound_of(const Graph& graph, const Exchange& exchange);
 
-/// Bounds with one link of the bottleneck twice as wide, the most helpful first; at most 64 links are asked about.
+/// Bounds with one link of the bottleneck twice as wide, the most helpful first; at most 64 links are asked about,
+/// 16 where there are more than 32 ranks.
 std::vector<PlanningWish> wishes(const Graph& graph, const BoundOf& bound, const PlanningRequest& request);
 
-/// Ids of the nodes on the side of a cut that has fewer ranks.
-std::vector<std::string> smaller_side(const Graph& graph, const std::vector<int>& cut);
+/// Where two parts hold all ranks: ids of the nodes in the one with fewer.
+std::vector<std::string> smaller_part(const Graph& graph, const std::vector<int>& parts);
 
 }  // namespace topocoll

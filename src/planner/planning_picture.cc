@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <iterator>
 #include <set>
 #include <string>
 #include <utility>
@@ -39,14 +38,6 @@ PictureLine drawn(const PlannedTree& tree, const std::set<std::string>& ranks) {
   return line;
 }
 
-std::vector<std::string> ranks_among(const std::vector<std::string>& nodes,
-                                     const std::set<std::string>& ranks) {
-  std::vector<std::string> result;
-  std::copy_if(nodes.begin(), nodes.end(), std::back_inserter(result),
-               [&](const std::string& id) { return ranks.contains(id); });
-  return result;
-}
-
 }  // namespace
 
 PictureOverlay picture_of(const PlanningReport& report) {
@@ -72,10 +63,7 @@ PictureOverlay picture_of(const PlanningReport& report) {
   overlay.lines = std::move(lines);
   overlay.order = report.rings.empty() ? report.ranks : report.rings.front().order;
   overlay.marked.insert(report.cut.begin(), report.cut.end());
-  if (!report.cut.empty()) {
-    overlay.legend.push_back(fmt::format("bottleneck: what passes between {} and the rest",
-                                         fmt::join(ranks_among(report.cut, ranks), ", ")));
-  }
+  if (!report.bottleneck.empty()) overlay.legend.push_back("bottleneck: " + report.bottleneck);
   overlay.legend.push_back(fmt::format("bound {} GB/s", report.bound));
   if (all > shown)
     overlay.legend.push_back(fmt::format("and {} more that are not drawn", all - shown));

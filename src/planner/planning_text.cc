@@ -89,7 +89,7 @@ std::string explain(const PlanningReport& report) {
   text += report.bound_is_reached ? "       no plan exceeds it, and one without rounding reaches it\n"
                                   : "       no plan exceeds it; whether one reaches it is not known\n";
   if (!report.bottleneck.empty()) {
-    text += fmt::format("       it is set by what passes between {} and the rest\n", report.bottleneck);
+    text += fmt::format("       it is set by {}\n", report.bottleneck);
   }
   text += fmt::format("       {} link capacities are measured, {} declared by the system\n", report.measured_links,
                       report.declared_links);

@@ -188,7 +188,7 @@ TEST(Exchange, MachinesGetDirectPlansWhereAllPairsHaveRoutes) {
   ASSERT_TRUE(pcie.ok()) << pcie.status().to_string();
   EXPECT_EQ(pcie->algorithm, "direct");
   EXPECT_EQ(pcie->bound, "5");  // 16 blocks cross 10 GB/s each way
-  EXPECT_THAT(pcie->bottleneck, ::testing::AnyOf("{g0, g1, g2, g3}", "{g4, g5, g6, g7}"));
+  EXPECT_THAT(pcie->bottleneck, ::testing::AnyOf(::testing::HasSubstr("{g0, g1, g2, g3}"), ::testing::HasSubstr("{g4, g5, g6, g7}")));
   EXPECT_NEAR(pcie->plan_gbps, 5, 1e-9);
   const auto cube = planned("dgx1v_8xV100");
   ASSERT_TRUE(cube.ok()) << cube.status().to_string();
