@@ -406,5 +406,18 @@ def _not_ours(job: Job) -> None:
         topocoll.topology(dist.new_group([0], backend="gloo"))
 
 
+def _outside(job: Job) -> None:
+    first = dist.new_group([0])
+    if job.rank == 0:
+        topocoll.topology(first)
+        return
+    with raises(ValueError, "this rank is not in the group"):
+        topocoll.topology(first)
+
+
+def test_topology_of_a_group_without_this_rank_is_refused() -> None:
+    results(2, _outside)
+
+
 def test_topology_of_another_backend_is_refused() -> None:
     results(1, _not_ours)

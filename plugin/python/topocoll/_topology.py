@@ -138,8 +138,12 @@ class Topology(dict[str, Any]):
 def of_group(group: Any) -> Topology:
     """The machines of all ranks of a process group; a collective of it."""
     import torch
+    import torch.distributed as dist
 
     from . import _load
+
+    if group is dist.GroupMember.NON_GROUP_MEMBER:  # what new_group() returns to the others
+        raise ValueError("this rank is not in the group: call topology() on the ranks that are")
 
     module = _load.module()
     backend = group._get_backend(torch.device("cpu")) if hasattr(group, "_get_backend") else group
