@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "files.h"
 #include "plan_words.h"
@@ -12,6 +14,20 @@ namespace topocoll::tools {
 namespace {
 
 using Text = Result<std::string>;
+
+/// Nobody could read a picture of thousands of nodes; a missing one must not go unnoticed.
+Status check_no_picture(const PlanRequest& request) {
+  const std::array<std::pair<const char*, const std::string*>, 3> pictures = {
+      {{"--svg", &request.svg}, {"--html", &request.html}, {"--dot", &request.dot}}};
+  for (const auto& [option, file] : pictures) {
+    if (file->empty()) continue;
+    return Status(Cause::kUnsupported,
+                  fmt::format("{} draws one machine, and no cluster: leave out {}, or --nodes and "
+                              "--fabric for a picture of one node",
+                              option, option));
+  }
+  return {};
+}
 
 Result<ClusterReport> planned(const PlanRequest& request) {
   if (!request.nodes)
@@ -54,9 +70,10 @@ std::string summary(const ClusterReport& report) {
 void add_cluster_options(CLI::App* command, PlanRequest& request) {
   command->add_option("--nodes", request.nodes,
                       "a cluster of so many machines like FILE; needs --fabric");
-  command->add_option("--fabric", request.fabric,
-                      "how they are connected, as JSON, e.g. {\"topocoll_fabric\": 1, \"rails\": "
-                      "8, \"gbps_per_gpu\": 50}");
+  command->add_option(
+      "--fabric", request.fabric,
+      "how they are connected: a JSON file, which holds e.g. {\"topocoll_fabric\": 1, "
+      "\"rails\": 8, \"gbps_per_gpu\": 50}");
 }
 
 bool is_cluster(const PlanRequest& request) {
@@ -64,6 +81,7 @@ bool is_cluster(const PlanRequest& request) {
 }
 
 Text make_cluster_plan(const PlanRequest& request, bool in_words) {
+  if (Status s = check_no_picture(request); !s.ok()) return s;
   const auto report = planned(request);
   if (!report.ok()) return report.status();
   if (!request.output.empty()) {

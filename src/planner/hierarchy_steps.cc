@@ -205,9 +205,9 @@ Result<Plan> expand(const HierarchicalPlan& plan) {
   if (cells * 2 > kMaxPlanCells) {
     return Status(
         Cause::kUnsupported,
-        fmt::format(
-            "{} ranks with {} chunks each are too many for one plan: ask for the steps of one rank",
-            result.ranks, plan.items()));
+        fmt::format("{} ranks with {} chunks each are too many for one plan: rank_steps() of "
+                    "topocoll/cluster.h gives a program the steps of one rank",
+                    result.ranks, plan.items()));
   }
   const HierarchyWalk walk(plan);
   std::map<std::tuple<int, int, int>, std::int64_t> sends;

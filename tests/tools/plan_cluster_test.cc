@@ -51,6 +51,19 @@ TEST(PlanCluster, WritesPlansThatVerify) {
   EXPECT_NE(checked.out.find("24 ranks"), std::string::npos) << checked.out;
 }
 
+TEST(PlanCluster, DrawsNoPictureAndSaysSo) {
+  const TemporaryFile fabric(kRails);
+  const std::string picture = fabric.path() + ".picture";
+  for (const std::string option : {"--svg", "--html", "--dot"}) {
+    const Finished finished = plan("explain", "2", fabric.path(), {option, picture});
+    EXPECT_EQ(finished.status, 1) << option;
+    EXPECT_EQ(finished.out, "");
+    EXPECT_EQ(finished.err.rfind("topocoll: " + option + " draws one machine", 0), 0U)
+        << finished.err;
+    EXPECT_NE(::access(picture.c_str(), F_OK), 0) << option;
+  }
+}
+
 TEST(PlanCluster, ErrorsAreOneLine) {
   const TemporaryFile fabric(R"({"topocoll_fabric": 1, "rails": 8, "gbps_per_gpu": -50})");
   const std::vector<std::pair<Finished, std::string>> cases = {
