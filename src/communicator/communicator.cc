@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/log.h"
 #include "base/options.h"
@@ -88,6 +89,10 @@ Result<std::unique_ptr<Communicator>> Communicator::create(const CommunicatorOpt
   auto plans = read_given_plans(settings->plan.value_or(""), o.size, settings->reproducible,
                                 settings->all_reduce_algorithm);
   if (!plans.ok()) return decline(Os::real(), meeting, plans.status());
+  if (o.rank == 0 && !plans->others.empty()) {
+    log().info("TOPOCOLL_PLAN: this group of {} ranks uses no plan for another number of ranks: {}", o.size,
+               fmt::join(plans->others, ", "));
+  }
   meeting.settings = fmt::format("commit mode {}, plans {}", name(mode), plans->digest);
   meeting.host_id = settings->host_id.value_or("");
   meeting.backing = backing_of(settings->shm_backing);

@@ -108,7 +108,10 @@ Result<GivenPlans> read_given_plans(const std::string& files, int ranks, bool re
     auto plan = plan_from_json(*text);
     if (!plan.ok()) return refuse(plan.status());
     if (Status s = verify(*plan); !s.ok()) return refuse(s);
-    if (plan->ranks != ranks) continue;
+    if (plan->ranks != ranks) {
+      given.others.push_back(fmt::format("{} ({} ranks)", path, plan->ranks));
+      continue;
+    }
     if (Status s = check_served(*plan, forced); !s.ok()) return refuse(s);
     if (!plan->topology_fingerprint.empty()) {
       if (!machine) machine = discover_topology();

@@ -16,6 +16,7 @@ namespace topocoll {
 
 struct GivenPlans {
   std::vector<Plan> plans;  ///< for groups of this size; later ones win
+  std::vector<std::string> others;  ///< "file (8 ranks)": those for groups of other sizes
   std::string digest;       ///< "none", or 16 hex digits that are equal where the plans are
 };
 

@@ -49,11 +49,14 @@ Status check_made_for(const Plan& plan, const Topology& topology) {
   if (plan.topology_fingerprint.empty()) return Status();
   const std::string here = plan_fingerprint(topology);
   if (plan.topology_fingerprint == here) return Status();
+  // Plans are made for machines with two GPUs or more.
+  const bool can_make = topology.of_kind(NodeKind::kGpu).size() > 1;
   return Status(Cause::kInvalidArgument,
-                fmt::format("the plan was made for the machine {}, and {} is {}: make one for it (topocoll plan make), or "
-                            "set the plan's topology_fingerprint to \"\" (topocoll plan make --any-machine) if it is to "
+                fmt::format("the plan was made for the machine {}, and {} is {}: {}"
+                            "set the plan's topology_fingerprint to \"\" (topocoll plan make or compare, --any-machine) if it is to "
                             "run there all the same",
-                            plan.topology_fingerprint, topology.host.empty() ? "this one" : topology.host, here));
+                            plan.topology_fingerprint, topology.host.empty() ? "this one" : topology.host, here,
+                            can_make ? "make one for it (topocoll plan make), or " : ""));
 }
 
 Status check_fits(const Plan& plan, const Topology& topology) {

@@ -56,7 +56,9 @@ TEST_F(GivenPlanFiles, OneForAnotherMachineIsRefusedWithBothNames) {
   EXPECT_THAT(refused.text(), HasSubstr(plan_fingerprint(*discover_topology())));
   EXPECT_THAT(refused.text(), HasSubstr("topology_fingerprint"));
   // A group of another size does not use it, so it is not in the way there.
-  EXPECT_TRUE(read_given_plans(file, 3, false, kFree).ok());
+  const auto unused = read_given_plans(file, 3, false, kFree);
+  ASSERT_TRUE(unused.ok()) << unused.status().to_string();
+  EXPECT_THAT(unused->others, ::testing::ElementsAre(file + " (2 ranks)"));
 }
 
 TEST_F(GivenPlanFiles, OneThatWouldNeverRunIsRefused) {

@@ -26,8 +26,9 @@ inline bool is_one_line(const std::string& text) {
 
 class TemporaryFile {
  public:
-  explicit TemporaryFile(const std::string& text)
-      : path_(::testing::TempDir() + "/topocoll_test_" + std::to_string(::getpid())) {
+  /// One that is there beside another needs an ending of its own.
+  explicit TemporaryFile(const std::string& text, const std::string& ending = "")
+      : path_(::testing::TempDir() + "/topocoll_test_" + std::to_string(::getpid()) + ending) {
     std::ofstream(path_) << text;
   }
   ~TemporaryFile() { ::unlink(path_.c_str()); }
