@@ -65,6 +65,12 @@ bool is_own(const std::vector<tcp::Interface>& all, const tcp::Address& address)
   });
 }
 
+/// Whether a session failed by what the peer said: to start a listener would not help.
+bool answered(const Status& failure) {
+  return failure.cause() == Cause::kInvalidArgument || failure.cause() == Cause::kVersion ||
+         failure.cause() == Cause::kMismatch;
+}
+
 /// One host of the tournament; the first is this one and has no contact.
 struct Player {
   Host host;
@@ -135,6 +141,7 @@ Status Prober::greet(const std::string& peer) {
   const auto all = tcp::list_interfaces();
   if (!all.ok()) return all.status();
   std::string tried;
+  Status refused;
   for (const tcp::Address& address : *addresses) {
     if (!address.is_loopback() && is_own(*all, address)) {
       return Status(Cause::kInvalidArgument,
@@ -144,6 +151,10 @@ Status Prober::greet(const std::string& peer) {
     }
     auto session = Session::open({}, address, secret_, tcp::deadline_after(request_.connect_time));
     if (!session.ok()) {
+      if (answered(session.status()) && refused.ok()) {
+        refused =
+            session.status().annotated(fmt::format("peer {} ({})", peer, address.to_string()));
+      }
       tried += fmt::format("{}{}: {}", tried.empty() ? "" : "; ", address.to_string(),
                            session.status().text());
       continue;
@@ -171,6 +182,7 @@ Status Prober::greet(const std::string& peer) {
     players_.push_back({{name, *description}, address});
     return {};
   }
+  if (!refused.ok()) return refused;
   return Status(Cause::kSystem,
                 fmt::format("peer {} does not answer ({}); on that host: topocoll topo probe-net "
                             "--listen",

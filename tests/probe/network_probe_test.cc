@@ -210,6 +210,16 @@ TEST_F(NetworkProbe, SamplesOfAPeerAreTakenForNoMoreThanTheyAre) {
   EXPECT_EQ(to_samples(std::vector<double>(1000, 1.0)).count, kMaxSamples);
 }
 
+TEST_F(NetworkProbe, APeerWithAnotherSecretHasAnswered) {
+  serve("127.0.0.1");
+  ::setenv("TOPOCOLL_JOB_SECRET", "of another job", 1);
+  const std::string text = probe().status().text();
+  EXPECT_THAT(text, HasSubstr("peer " + address() + " (" + address() +
+                              "): the listener has another secret"));
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("does not answer")));
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("probe-net --listen")));
+}
+
 TEST_F(NetworkProbe, BadRequestsAreRefused) {
   const auto refused = [](const NetworkProbeRequest& request) {
     return probe_network(request).status().text();
