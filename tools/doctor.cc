@@ -11,6 +11,7 @@
 #include "topo.h"
 #include "topocoll/communicator.h"
 #include "topocoll/options.h"
+#include "topocoll/planning.h"
 #include "topocoll/probe.h"
 
 namespace topocoll::tools {
@@ -50,6 +51,7 @@ Text examine(DoctorRequest& request) {
   if (!machine.ok()) return machine.status();
   report.host = machine->host;
   report.fingerprint = machine->fingerprint();
+  report.plan_fingerprint = plan_fingerprint(*machine);
   const auto hosts = machine->of_kind(NodeKind::kHost);
   const int cpus = hosts.empty() ? 1 : static_cast<int>(hosts.front()->cpus.size());
   const int ranks = request.ranks > 0 ? request.ranks : std::clamp(cpus, 2, kMostByItself);

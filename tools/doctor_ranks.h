@@ -19,6 +19,7 @@ struct SizeTiming {
   double median_us = 0;  ///< of the slowest rank
   double best_us = 0;
   [[nodiscard]] double algbw_gbps() const { return static_cast<double>(bytes) / median_us / 1e3; }
+  [[nodiscard]] double best_gbps() const { return static_cast<double>(bytes) / best_us / 1e3; }
 };
 
 struct RanksReport {

@@ -20,7 +20,8 @@ struct DoctorReport {
   std::vector<Finding> speed;
   RanksReport ranks;
   std::string host;
-  std::string fingerprint;
+  std::string fingerprint;       ///< of all that discovery sees
+  std::string plan_fingerprint;  ///< of what connects what: plans name it
   /// No warning and no error.
   [[nodiscard]] bool healthy() const;
 };

@@ -16,6 +16,7 @@
 #include "doctor_limits.h"
 #include "doctor_report.h"
 #include "perf/child.h"
+#include "topocoll/planning.h"
 
 namespace topocoll::tools {
 namespace {
@@ -98,6 +99,19 @@ TEST(DoctorSpeed, IsJudgedByWhatWasMeasuredOnTheSameCpus) {
   EXPECT_TRUE(judge_speed(RanksReport{.ranks = 2}, probed()).empty()) << "nothing was timed";
 }
 
+TEST(DoctorSpeed, MemoryIsNotBlamedWhereOneRunWasFast) {
+  const auto slow = judge_speed(timed(0.5, 100'000), probed());
+  ASSERT_THAT(codes(slow), ElementsAre("bandwidth-low"));
+  EXPECT_THAT(slow[0].fix, HasSubstr("what else uses memory"));
+  EXPECT_THAT(slow[0].evidence, HasSubstr("the limit is 2.00 GB/s, the best run had 0.17 GB/s"));
+  RanksReport disturbed = timed(0.5, 100'000);
+  disturbed.timings.back().best_us = 4'500;
+  const auto taken = judge_speed(disturbed, probed());
+  ASSERT_THAT(codes(taken), ElementsAre("bandwidth-low"));
+  EXPECT_THAT(taken[0].fix, HasSubstr("other processes use these CPUs"));
+  EXPECT_THAT(taken[0].evidence, HasSubstr("the best run had 3.73 GB/s"));
+}
+
 TEST(DoctorReport, SaysWhatIsWrongInTheOrderOfTriage) {
   DoctorReport report;
   report.ranks = timed(1, 1000);
@@ -125,6 +139,11 @@ Finished doctor(std::vector<std::string> arguments,
                 const std::vector<std::pair<std::string, std::string>>& environment = {}) {
   arguments.insert(arguments.begin(), {TOPOCOLL_COMMAND, "doctor", "--no-cache"});
   return run(arguments, environment);
+}
+
+TEST(Doctor, NamesTheMachineAsPlansDo) {
+  const json report = json::parse(doctor({"--json", "--ranks", "1"}).out);
+  EXPECT_EQ(report["plan_fingerprint"], plan_fingerprint(*discover_topology()));
 }
 
 TEST(Doctor, VerifiesAnAllReduceAndTimesIt) {
