@@ -1,6 +1,7 @@
 // A bare graph in JSON: nodes that are GPUs or switches, and directed links with their bandwidth.
 #include <fmt/format.h>
 
+#include <array>
 #include <set>
 #include <utility>
 
@@ -16,6 +17,27 @@ constexpr std::size_t kMaxEdges = 1U << 18;
 constexpr std::size_t kMaxIdBytes = 256;
 constexpr double kMaxGbps = 1e6;
 constexpr const char* kUnit = "GB/s per direction";
+
+struct OtherFile {
+  const char* member;
+  const char* hint;
+};
+/// Files of topocoll's that hold no machine, and where they go.
+constexpr std::array<OtherFile, 3> kOtherFiles = {
+    {{"topocoll_fabric",
+      "this is a fabric, and no machine: give it with topocoll plan make MACHINE --nodes N "
+      "--fabric"},
+     {"topocoll_plan",
+      "this is a plan, and no machine: topocoll plan show and plan check read it, and "
+      "TOPOCOLL_PLAN names it to ranks"},
+     {"topocoll_doctor",
+      "this is a doctor's report, and no machine: topocoll topo dump writes one"}}};
+
+void refuse_other_files(const JsonView& root) {
+  for (const OtherFile& other : kOtherFiles) {
+    if (root.has(other.member)) root.fail(other.hint);
+  }
+}
 
 void read_node(const JsonView& view, Topology& result, std::set<std::string>& ids) {
   view.members({"id", "kind"});
@@ -62,6 +84,8 @@ Result<Topology> read_graph_json(std::string_view text, const std::string& file)
   if (!json.ok()) return json.status();
   JsonErrors errors(file);
   const JsonView root(*json, errors);
+  refuse_other_files(root);
+  if (!errors.ok()) return errors.status();
   root.members({"name", "source", "unit", "nodes", "edges", "expect", "published"});
   Topology result;
   if (root.has("name")) result.host = root["name"].text(kMaxIdBytes);
