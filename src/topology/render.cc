@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <iterator>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -28,19 +30,45 @@ std::string size_text(std::uint64_t bytes) {
   return fmt::format("{:.{}f} {}", value, whole ? 0 : 1, kUnits[unit]);
 }
 
-std::string figure_text(const Figure& figure, std::string_view unit) {
+struct Unit {
+  const char* name;
+  double size;
+};
+/// The first unit of a row is the figure's own.
+constexpr std::array<Unit, 1> kBandwidth = {{{"GB/s", 1}}};
+constexpr std::array<Unit, 4> kLatency = {{{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}}};
+
+/// Four digits, and never an exponent.
+std::string digits(double value) {
+  return value >= 1000 ? fmt::format("{:.0f}", value) : fmt::format("{:.4g}", value);
+}
+
+/// In the largest unit of which there is one at least.
+std::string figure_text(const Figure& figure, std::span<const Unit> units) {
+  const auto unit_of = [units](double value) {
+    const auto larger = std::find_if(units.begin() + 1, units.end(),
+                                     [value](const Unit& u) { return value < u.size; });
+    return *std::prev(larger);
+  };
   std::string text;
-  if (figure.declared) text += fmt::format(", {:.4g} {} declared", *figure.declared, unit);
-  if (figure.measured) text += fmt::format(", {:.4g} {} measured", *figure.measured, unit);
+  for (const auto& [value, origin] :
+       {std::pair{figure.declared, "declared"}, std::pair{figure.measured, "measured"}}) {
+    if (!value) continue;
+    const Unit unit = unit_of(*value);
+    text += fmt::format(", {} {} {}", digits(*value / unit.size), unit.name, origin);
+  }
   if (figure.measured && figure.spread) {
-    text += fmt::format(" ({:.4g} to {:.4g})", figure.spread->low, figure.spread->high);
+    const Unit unit = unit_of(*figure.measured);
+    text += fmt::format(" ({} to {})", digits(figure.spread->low / unit.size),
+                        digits(figure.spread->high / unit.size));
   }
   return text;
 }
 
 std::string figures_text(const TopologyEdge& edge) {
-  std::string text = figure_text(edge.bandwidth_gbps, "GB/s") + figure_text(edge.latency_ns, "ns");
-  const std::string upward = figure_text(edge.upward_gbps, "GB/s");
+  std::string text =
+      figure_text(edge.bandwidth_gbps, kBandwidth) + figure_text(edge.latency_ns, kLatency);
+  const std::string upward = figure_text(edge.upward_gbps, kBandwidth);
   return upward.empty() ? text : text + ", upward" + upward.substr(1);
 }
 
@@ -54,6 +82,7 @@ class Renderer {
   explicit Renderer(const Topology& topology) : topology_(topology) {
     std::unordered_map<std::string_view, std::size_t> index;
     for (std::size_t i = 0; i < topology.nodes.size(); ++i) index[topology.nodes[i].id] = i;
+    hosts_ = topology.of_kind(NodeKind::kHost).size();
     children_.resize(topology.nodes.size());
     parent_edge_.resize(topology.nodes.size(), nullptr);
     for (const TopologyEdge& edge : topology.edges) {
@@ -96,6 +125,14 @@ class Renderer {
     return kind >= NodeKind::kCache && kind <= NodeKind::kCpu;
   }
 
+  /// A host of which only the network was measured.
+  [[nodiscard]] bool has_no_processor(std::size_t node) const {
+    return topology_.nodes[node].kind == NodeKind::kHost &&
+           std::none_of(children_[node].begin(), children_[node].end(), [&](std::size_t child) {
+             return is_processor(topology_.nodes[child].kind);
+           });
+  }
+
   /// A core's CPUs are named in its line.
   [[nodiscard]] bool is_leaf(std::size_t node) const {
     return std::all_of(children_[node].begin(), children_[node].end(), [&](std::size_t child) {
@@ -107,6 +144,7 @@ class Renderer {
   [[nodiscard]] std::string title(const TopologyNode& node, bool numbered) const {
     switch (node.kind) {
       case NodeKind::kHost:
+        if (hosts_ > 1) return node.label.empty() ? node.id : node.label;
         return topology_.host.empty() ? node.id : topology_.host;
       case NodeKind::kPackage:
         return "package " + number(node);
@@ -146,8 +184,9 @@ class Renderer {
       // A CPU below a core says nothing that the list of CPUs at the line's end does not.
       if (node.kind == NodeKind::kCpu && line.size() > 1) continue;
       if (!text.empty()) text += " · ";
-      text += title(node, numbered);
-      if (!node.label.empty()) text += "  " + node.label;
+      const std::string name = title(node, numbered);
+      text += name;
+      if (!node.label.empty() && node.label != name) text += "  " + node.label;
       if (node.size_bytes) text += " " + size_text(*node.size_bytes);
       if (parent_edge_[i] != nullptr) text += figures_text(*parent_edge_[i]);
     }
@@ -174,7 +213,8 @@ class Renderer {
     const auto line = line_of(node);
     const std::size_t last = line.back();
     const TopologyNode& end = topology_.nodes[last];
-    const std::string cpus = is_processor(end.kind) ? "  " + cpus_text(end.cpus) : "";
+    const bool looked_at = is_processor(end.kind) && !(end.cpus.empty() && has_no_processor(last));
+    const std::string cpus = looked_at ? "  " + cpus_text(end.cpus) : "";
     text_ += indent + branch + heading(line, true) + cpus + "\n";
     if (is_leaf(last)) return;
     const std::string below = branch.empty() ? indent : indent + (branch == "└─ " ? "   " : "│  ");
@@ -222,6 +262,7 @@ class Renderer {
   }
 
   const Topology& topology_;
+  std::size_t hosts_ = 0;
   std::vector<std::vector<std::size_t>> children_;
   std::vector<const TopologyEdge*> parent_edge_;
   std::string text_;

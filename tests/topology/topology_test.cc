@@ -108,6 +108,31 @@ TEST(TopologyText, FiguresLinksAndNotes) {
   EXPECT_THAT(text, HasSubstr("note: something could not be read\n"));
 }
 
+TEST(TopologyText, LargeFiguresHaveNoExponent) {
+  Topology t = machine("pack:1 numa:2 core:1 pu:1");
+  t.edges.push_back({"numa:0", "numa:1", "a", {12345.6, {}}, {999.4, {}}});
+  t.edges.push_back(
+      {"numa:0", "numa:1", "b", {}, {{}, 480'300.0, Spread{470'000, 2'500'000, 1, 9}}});
+  t.edges.push_back({"numa:0", "numa:1", "c", {}, {1.5e6, 2.25e9}});
+  const std::string text = render_text(t);
+  EXPECT_THAT(text, HasSubstr("  a, 12346 GB/s declared, 999.4 ns declared\n"));
+  EXPECT_THAT(text, HasSubstr("  b, 480.3 us measured (470 to 2500)\n"));
+  EXPECT_THAT(text, HasSubstr("  c, 1.5 ms declared, 2.25 s measured\n"));
+}
+
+TEST(TopologyText, HostsOfANetworkHaveTheirNamesAndSayNothingOfCpus) {
+  Topology t;
+  t.host = "vm";
+  for (const std::string host : {"vm", "other"}) {
+    t.nodes.push_back({host + "/host", NodeKind::kHost, host});
+    t.nodes.push_back({host + "/port:eth0", NodeKind::kNicPort, "eth0"});
+    t.edges.push_back({host + "/host", host + "/port:eth0", "contains", {}, {}});
+  }
+  const std::string text = render_text(t);
+  EXPECT_EQ(text.rfind("vm\n└─ ", 0), 0U) << text;
+  EXPECT_THAT(text, HasSubstr("\nother\n└─ "));
+}
+
 TEST(TopologyText, GraphsThatAreNoTreesEnd) {
   Topology t;
   for (int i = 0; i < 200; ++i) {
