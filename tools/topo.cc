@@ -25,6 +25,11 @@
 namespace topocoll::tools {
 namespace {
 
+constexpr const char* kMatrixExamples =
+    "  topocoll topo matrix\n"
+    "NV# NVLinks, XGMI, C2C; PIX one PCIe switch, PXB several bridges, PHB one host bridge,\n"
+    "NODE one NUMA node, SYS between NUMA nodes, NET between hosts, LNK unknown medium,\n"
+    "- nothing is known";
 constexpr const char* kFormats = "native, nccl, hwloc, dot, svg, html";
 
 using Text = Result<std::string>;
@@ -186,8 +191,8 @@ void add_topo(CLI::App& app, TopoRequest& request, std::function<Result<std::str
                   "  topocoll topo probe --no-cache --output node.json",
                   probed)),
       request);
-  add_input(as_json(add("matrix", "which way each GPU and NIC reaches each other",
-                        "  topocoll topo matrix", matrix)),
+  add_input(as_json(add("matrix", "which way each GPU and NIC reaches each other", kMatrixExamples,
+                        matrix)),
             request);
   add_input(as_json(add("check", "what is wrong, and how to mend it; exit status 3 if anything is",
                         "  topocoll topo check\n  topocoll topo check --json node.json", checked)),

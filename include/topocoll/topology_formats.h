@@ -48,7 +48,7 @@ TOPOCOLL_API Result<std::string> to_hwloc_xml(const Topology& topology);
 /// GPUs and NICs against each other, in the manner of "nvidia-smi topo -m": NV4 (4 NVLinks), XGMI,
 /// C2C, PIX (one PCIe switch), PXB (several bridges), PHB (one host bridge), NODE (one NUMA node),
 /// SYS (between NUMA nodes), NET (between hosts), LNK (a link of unknown medium), - (nothing is
-/// known). A legend says which device a column is.
+/// known). A legend says which device a column is, and what the words mean.
 TOPOCOLL_API std::string render_matrix(const Topology& topology);
 /// The same as JSON: {"devices": [...], "paths": [[...]]}.
 TOPOCOLL_API std::string matrix_to_json(const Topology& topology);

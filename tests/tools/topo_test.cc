@@ -93,6 +93,9 @@ TEST_F(Topo, DumpsShowsAndMapsThisMachine) {
   EXPECT_EQ(topo({"matrix"}).status, 0);
   const Finished matrix = topo({"matrix", machine("synthetic_h100_rails.xml")});
   EXPECT_THAT(matrix.out, HasSubstr("NV18"));
+  EXPECT_THAT(matrix.out, HasSubstr("\nNV#   so many NVLinks"));
+  EXPECT_THAT(matrix.out, HasSubstr("\nSYS   between NUMA nodes\n"));
+  EXPECT_THAT(matrix.out, ::testing::Not(HasSubstr("Infinity Fabric"))) << "only what occurs";
   const json as_json =
       json::parse(topo({"matrix", "--json", machine("synthetic_h100_rails.xml")}).out);
   EXPECT_EQ(as_json["devices"].size(), 16U);

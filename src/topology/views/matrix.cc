@@ -1,8 +1,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <map>
+#include <set>
+#include <string_view>
 
 #include "topocoll/topology_formats.h"
 #include "topology/checked_json.h"
@@ -16,6 +19,21 @@ struct Column {
   std::size_t node = 0;
   std::string title;  ///< "GPU0": of this table only
 };
+
+struct Word {
+  std::string_view word;
+  const char* meaning;
+};
+constexpr std::array<Word, 10> kWords = {{{"NV", "so many NVLinks, also through switches"},
+                                          {"XGMI", "Infinity Fabric"},
+                                          {"C2C", "chip-to-chip link"},
+                                          {"PIX", "one PCIe switch"},
+                                          {"PXB", "several PCIe bridges"},
+                                          {"PHB", "one PCIe host bridge"},
+                                          {"NODE", "host bridges of one NUMA node"},
+                                          {"SYS", "between NUMA nodes"},
+                                          {"NET", "network between hosts"},
+                                          {"LNK", "a link of unknown medium"}}};
 
 class Matrix {
  public:
@@ -137,6 +155,23 @@ class Matrix {
   std::map<std::string, std::vector<const TopologyEdge*>> switches_;
 };
 
+/// The words that the table has, and no others.
+std::string legend(const Matrix& matrix, std::size_t width) {
+  std::set<std::string> used;
+  for (const Column& row : matrix.columns()) {
+    for (const Column& column : matrix.columns()) used.insert(matrix.path(row.node, column.node));
+  }
+  std::string text;
+  for (const auto& [word, meaning] : kWords) {
+    const auto is = [word = word](const std::string& path) {
+      return word == "NV" ? path.starts_with(word) : path == word;
+    };
+    if (std::none_of(used.begin(), used.end(), is)) continue;
+    text += fmt::format("{:<{}}{}\n", word == "NV" ? "NV#" : word, width, meaning);
+  }
+  return text.empty() ? text : "\n" + text;
+}
+
 }  // namespace
 
 std::string render_matrix(const Topology& topology) {
@@ -162,7 +197,7 @@ std::string render_matrix(const Topology& topology) {
     text += fmt::format("{:<{}}{}{}\n", c.title, width, node.id,
                         node.label.empty() ? "" : "  " + node.label);
   }
-  return text;
+  return text + legend(matrix, width);
 }
 
 std::string matrix_to_json(const Topology& topology) {
