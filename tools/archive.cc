@@ -1,5 +1,6 @@
 #include "archive.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -75,7 +76,25 @@ bool is_archive(const std::string& path) {
   return false;
 }
 
+namespace {
+
+/// Makes the file, so that tar's own words on why it cannot are not needed.
+Status create_anew(const std::string& path) {
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (file >= 0) {
+    ::close(file);
+    return {};
+  }
+  if (errno == EEXIST) {
+    return Status(Cause::kInvalidArgument, path + " is already there: give a new name, or remove it");
+  }
+  return Status(Cause::kSystem, fmt::format("{}: {}", path, std::strerror(errno)));
+}
+
+}  // namespace
+
 Status pack(const std::string& directory, const std::string& name, const std::string& archive) {
+  if (Status s = create_anew(archive); !s.ok()) return s;
   // Owners and times say nothing of the machine, and the same tree gives the same archive.
   if (run_tar({"--create", "--auto-compress", "--file", archive, "--owner=0", "--group=0",
                "--numeric-owner", "--mtime=@0", "--sort=name", "--force-local", "-C", directory,

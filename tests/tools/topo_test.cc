@@ -225,6 +225,15 @@ TEST_F(Topo, RecordsAndReplays) {
             json::parse(from_archive.out)["nodes"].size());
   EXPECT_EQ(topo({"show", path("machine.tar.bz2")}).status, 0);
   EXPECT_EQ(topo({"record", path("machine")}).status, 1);  // nothing is overwritten
+  const Finished again = topo({"record", path("machine.tar.bz2")});
+  EXPECT_EQ(again.status, 1);
+  EXPECT_EQ(again.err, "topocoll: " + path("machine.tar.bz2") +
+                           " is already there: give a new name, or remove it\n");
+  EXPECT_EQ(topo({"show", path("machine.tar.bz2")}).status, 0) << "the old one is left";
+  const Finished nowhere = topo({"record", path("no/such/x.tar.bz2")});
+  EXPECT_EQ(nowhere.status, 1);
+  EXPECT_EQ(nowhere.err,
+            "topocoll: " + path("no/such/x.tar.bz2") + ": No such file or directory\n");
 }
 
 TEST_F(Topo, RecordedMachinesOfOthers) {
