@@ -4,11 +4,34 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "topocoll/options.h"
 #include "topocoll/version.h"
 
 namespace topocoll::tools {
+
+Status check_subcommands(CLI::App& app, int argc, const char* const* argv) {
+  CLI::App* at = &app;
+  std::string line = app.get_name();
+  for (int i = 1; i < argc; ++i) {
+    const std::vector<CLI::App*> known = at->get_subcommands([](CLI::App*) { return true; });
+    const std::string word = argv[i];
+    if (known.empty() || word.starts_with('-')) return {};
+    const auto found = std::find_if(known.begin(), known.end(),
+                                    [&word](CLI::App* a) { return a->get_name() == word; });
+    if (found == known.end()) {
+      std::string names;
+      for (const CLI::App* a : known) names += (names.empty() ? "" : ", ") + a->get_name();
+      return Status(Cause::kInvalidArgument,
+                    fmt::format("'{}' is no subcommand of {}; there are: {}", word, line, names));
+    }
+    at = *found;
+    line += " " + word;
+  }
+  return {};
+}
+
 Result<std::string> show_options(bool json) {
   auto options = list_options();
   if (!options.ok()) return options.status();

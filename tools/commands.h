@@ -4,11 +4,15 @@
 // been printed then, or only what is right.
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <string>
 
 #include "topocoll/status.h"
 
 namespace topocoll::tools {
+
+/// Names the first word that should be a subcommand and is none; the parser would only miss one.
+Status check_subcommands(CLI::App& app, int argc, const char* const* argv);
 
 /// Each returns what is to be printed.
 Result<std::string> show_options(bool json);

@@ -36,7 +36,7 @@ constexpr const char* kExamples =
     "  topocoll doctor                                is this machine fit, and what is to blame\n"
     "  topocoll options --json\n"
     "Exit status: 0; 1 if what was asked for cannot be had or is not valid; 2 for a bad command "
-    "line;\n3 if doctor, topo check or topo diff has found something.";
+    "line;\n3 if doctor, topo check, topo diff or topo probe-net has found something.";
 
 /// Writes to stderr; fmt::print() would throw where that is closed or full.
 void say_error(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stderr); }
@@ -81,6 +81,10 @@ int main(int argc, char** argv) {
   add_topo(app, topo, action);
   add_plan(app, plan, action);
   add_doctor(app, doctor, action);
+  if (const topocoll::Status s = check_subcommands(app, argc, argv); !s.ok()) {
+    say_error(fmt::format("topocoll: {}; see topocoll --help\n", one_line(s.text())));
+    return kBadUsage;
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {

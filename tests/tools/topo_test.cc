@@ -291,6 +291,15 @@ TEST_F(Topo, BadInputIsOneLineThatSaysWhere) {
   }
 }
 
+TEST_F(Topo, AMistypedSubcommandIsNamed) {
+  const Finished f = topo({"chek", machine("synthetic_gb200_tray.xml")});
+  EXPECT_EQ(f.status, 2);
+  EXPECT_THAT(f.err, HasSubstr("topocoll: 'chek' is no subcommand of topocoll topo; there are: show, probe, "));
+  const Finished first = run({TOPOCOLL_COMMAND, "tpoo", "show"}, {});
+  EXPECT_EQ(first.status, 2);
+  EXPECT_THAT(first.err, HasSubstr("topocoll: 'tpoo' is no subcommand of topocoll; there are: "));
+}
+
 TEST_F(Topo, EachSubcommandHasAnExample) {
   for (const char* command :
        {"show", "dump", "matrix", "check", "diff", "record", "import", "export"}) {
