@@ -50,7 +50,7 @@ Text show(const PlanRequest& request) {
   if (!request.file.empty()) {
     plan = read_plan(request.file);
   } else {
-    const auto kind = kind_of(request.collective);
+    const auto kind = kind_of(request.collective, kDirectKinds);
     if (!kind.ok()) return kind.status();
     const std::string algorithm = !request.algorithm.empty()             ? request.algorithm
                                   : *kind == CollectiveKind::kAllReduce ? "two_shot"
@@ -85,7 +85,7 @@ struct Question {
 };
 
 Result<Question> question(const PlanRequest& request) {
-  const auto kind = kind_of(request.collective);
+  const auto kind = kind_of(request.collective, kPlannedKinds);
   if (!kind.ok()) return kind.status();
   auto topology = load_topology(request.input);
   if (!topology.ok()) return topology.status();

@@ -45,7 +45,7 @@ Result<ClusterReport> planned(const PlanRequest& request) {
                   fmt::format("--nodes {}: a cluster has 2 nodes or more and {} ranks at most",
                               *request.nodes, kMaxClusterRanks));
   }
-  const auto kind = kind_of(request.collective);
+  const auto kind = kind_of(request.collective, kPlannedKinds);
   if (!kind.ok()) return kind.status();
   const auto node = load_topology(request.input);
   if (!node.ok()) return node.status();

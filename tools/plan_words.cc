@@ -8,11 +8,12 @@
 
 namespace topocoll::tools {
 
-Result<CollectiveKind> kind_of(const std::string& collective) {
+Result<CollectiveKind> kind_of(const std::string& collective,
+                               std::span<const CollectiveKind> served) {
   if (const auto kind = parse_collective_kind(collective)) return *kind;
   std::string known;
-  for (int k = 0; k < kNumCollectiveKinds; ++k) {
-    known += (k == 0 ? "" : ", ") + std::string(name(static_cast<CollectiveKind>(k)));
+  for (const CollectiveKind kind : served) {
+    known += (known.empty() ? "" : ", ") + std::string(name(kind));
   }
   return Status(Cause::kInvalidArgument,
                 fmt::format("unknown collective '{}': {}", collective, known));
@@ -20,11 +21,14 @@ Result<CollectiveKind> kind_of(const std::string& collective) {
 
 namespace {
 
-/// "64k" is 65536.
+/// "64k", "64KiB" and "64 KiB", as size_text() has it, are 65536.
 Result<std::uint64_t> parse_size(const std::string& text) {
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const std::string unit(end, text.data() + text.size());
+  std::string unit(end, text.data() + text.size());
+  if (unit.size() > 1 && unit[0] == ' ') unit.erase(0, 1);
+  if (unit == "B") unit.clear();
+  if (unit.size() == 3 && unit.ends_with("iB")) unit.resize(1);
   constexpr std::string_view kUnits = "kmgt";
   const char letter = unit.size() == 1 ? static_cast<char>(unit[0] | 0x20) : ' ';
   const std::size_t power = kUnits.find(letter);
@@ -35,7 +39,9 @@ Result<std::uint64_t> parse_size(const std::string& text) {
       value > (std::uint64_t{1} << 50 >> shift)) {
     return Status(
         Cause::kInvalidArgument,
-        fmt::format("'{}' is no size: a number of bytes up to 1024T, with k, M, G or T", text));
+        fmt::format(
+            "'{}' is no size: a number of bytes up to 1024T, with k, M, G or T (or KiB, ... TiB)",
+            text));
   }
   return value << shift;
 }

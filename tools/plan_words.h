@@ -4,8 +4,10 @@
 // user.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,9 +17,17 @@
 
 namespace topocoll::tools {
 
-Result<CollectiveKind> kind_of(const std::string& collective);
+/// What plan_collective() plans, and what has a direct plan.
+inline constexpr std::array kDirectKinds = {
+    CollectiveKind::kAllReduce, CollectiveKind::kAllGather, CollectiveKind::kReduceScatter,
+    CollectiveKind::kAllToAll,  CollectiveKind::kBroadcast, CollectiveKind::kReduce,
+    CollectiveKind::kGather,    CollectiveKind::kScatter,   CollectiveKind::kBarrier};
+inline constexpr std::span<const CollectiveKind> kPlannedKinds(kDirectKinds.data(), 6);
+/// A kind by its name. The error for a word that is none offers those that are `served`.
+Result<CollectiveKind> kind_of(const std::string& collective,
+                               std::span<const CollectiveKind> served);
 
-/// "64k" is 65536; none: powers of four from 1 KiB to 1 GiB.
+/// "64k" and "64 KiB" are 65536; none: powers of four from 1 KiB to 1 GiB.
 Result<std::vector<std::uint64_t>> parse_sizes(const std::vector<std::string>& texts);
 std::string size_text(std::uint64_t bytes);
 

@@ -96,6 +96,56 @@ TEST(TopocollCommand, PlansAreShownSavedAndChecked) {
   EXPECT_EQ(topocoll_command({"plan", "show", file.path()}).out, text.out);
 }
 
+TEST(TopocollCommand, OffersOnlyCollectivesThatItServes) {
+  const std::string machine = std::string(TOPOCOLL_FIXTURES) + "/dgx1v_8xV100.json";
+  EXPECT_EQ(topocoll_command({"plan", "make", machine, "--collective", "allreduce"}).err,
+            "topocoll: unknown collective 'allreduce': all_reduce, all_gather, reduce_scatter, "
+            "all_to_all, broadcast, reduce\n");
+  EXPECT_EQ(topocoll_command({"plan", "show", "--collective", "allreduce"}).err,
+            "topocoll: unknown collective 'allreduce': all_reduce, all_gather, reduce_scatter, "
+            "all_to_all, broadcast, reduce, gather, scatter, barrier\n");
+}
+
+TEST(TopocollCommand, TakesSizesAsItPrintsThem) {
+  const std::string machine = std::string(TOPOCOLL_FIXTURES) + "/dgx1v_8xV100.json";
+  const auto simulated = [&](const std::string& sizes) {
+    return topocoll_command({"plan", "simulate", machine, "--sizes", sizes});
+  };
+  const Finished letters = simulated("1000,64k,1M");
+  ASSERT_EQ(letters.status, 0) << letters.err;
+  EXPECT_EQ(simulated("1000 B,64KiB,1 MiB").out, letters.out);
+  for (const std::string bad : {"1MB", "1MiBs", "MiB", "1  MiB", "1iB", "1 ", "0B"}) {
+    const Finished f = simulated(bad);
+    EXPECT_EQ(f.status, 1) << bad;
+    EXPECT_NE(f.err.find("'" + bad + "' is no size"), std::string::npos) << f.err;
+  }
+}
+
+TEST(TopocollCommand, AGroupSaysOnceWhichPlansAreNotForItsSize) {
+  const Finished json = topocoll_command({"plan", "show", "--ranks", "8", "--json"});
+  const TemporaryFile file(json.out);
+  const Finished f =
+      run({COLL_PERF, "all_reduce", "--ranks", "2", "-b", "8", "-e", "8", "-n", "1"},
+          {{"TOPOCOLL_PLAN", file.path()}, {"TOPOCOLL_LOG_LEVEL", "info"}});
+  ASSERT_EQ(f.status, 0) << f.err;
+  const std::string said = "uses no plan for another number of ranks: " + file.path() + " (8 ranks)";
+  const std::size_t first = f.err.find(said);
+  ASSERT_NE(first, std::string::npos) << f.err;
+  EXPECT_EQ(f.err.find(said, first + 1), std::string::npos) << f.err;
+}
+
+TEST(TopocollCommand, AMachineWithoutGpusIsNotToldToMakeAPlan) {
+  const TemporaryFile plan("");
+  const std::string made_for = std::string(TOPOCOLL_FIXTURES) + "/dgx1v_8xV100.json";
+  ASSERT_EQ(topocoll_command({"plan", "make", made_for, "--output", plan.path()}).status, 0);
+  const Finished cpus = topocoll_command({"topo", "show", "--synthetic", "core:4 pu:1", "--json"});
+  const TemporaryFile machine(cpus.out, ".machine");
+  const Finished f = topocoll_command({"plan", "check", plan.path(), "--topology", machine.path()});
+  EXPECT_EQ(f.status, 1);
+  EXPECT_NE(f.err.find("--any-machine"), std::string::npos) << f.err;
+  EXPECT_EQ(f.err.find("make one for it"), std::string::npos) << f.err;
+}
+
 TEST(TopocollCommand, AWrongPlanIsRefusedWithRankAndStep) {
   const Finished json = topocoll_command({"plan", "show", "--ranks", "2", "--json"});
   auto plan = nlohmann::json::parse(json.out);
