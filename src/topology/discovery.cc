@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <pthread.h>
 #include <sched.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -148,19 +149,22 @@ std::uint64_t synthetic_objects(const std::string& description) {
 /// lock, and the environment that hwloc reads belongs to the process.
 std::mutex& one_discovery() {
   static std::mutex mutex;
+  // fork() waits for a discovery of another thread: the child would have the lock and not the
+  // thread.
+  [[maybe_unused]] static const int registered =
+      ::pthread_atfork([] { one_discovery().lock(); }, [] { one_discovery().unlock(); },
+                       [] { one_discovery().unlock(); });
   return mutex;
 }
 
 }  // namespace
 
 Result<Topology> discover_topology() {
+  const std::lock_guard<std::mutex> lock(one_discovery());
   const HwlocTopology hwloc = new_topology();
   if (!hwloc) return without_hwloc(error_text(errno));
   configure(hwloc.get(), true);
-  {
-    const std::lock_guard<std::mutex> lock(one_discovery());
-    if (hwloc_topology_load(hwloc.get()) != 0) return without_hwloc(error_text(errno));
-  }
+  if (hwloc_topology_load(hwloc.get()) != 0) return without_hwloc(error_text(errno));
   if (hwloc_topology_is_thissystem(hwloc.get()) == 0) {
     Topology result = convert(hwloc.get(), nullptr);
     result.notes.emplace_back("an HWLOC_* variable in the environment replaces the real machine");
@@ -190,11 +194,11 @@ Result<Topology> discover_topology_at(const std::string& root) {
   if (!sysfs->is_live()) {
     if (Status s = check_recorded_tree(root); !s.ok()) return s;
   }
+  const std::lock_guard<std::mutex> lock(one_discovery());
   const HwlocTopology hwloc = new_topology();
   if (!hwloc) return Status(Cause::kResource, "hwloc: " + error_text(errno));
   configure(hwloc.get(), false);
   {
-    const std::lock_guard<std::mutex> lock(one_discovery());
     const ScopedVariable variable("HWLOC_FSROOT", root);
     const ScopedVariable quiet("HWLOC_HIDE_ERRORS", "2");  // contradictions are findings here
     if (hwloc_topology_load(hwloc.get()) != 0) {

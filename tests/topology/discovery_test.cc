@@ -1,10 +1,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -164,6 +166,27 @@ TEST(Discovery, ThreadsMayDiscoverAtOnce) {
   }
   for (std::thread& thread : threads) thread.join();
   for (const std::string& print : prints) EXPECT_EQ(print, prints[0]);
+}
+
+TEST(Discovery, AChildForkedDuringADiscoveryMayDiscover) {
+  std::atomic<bool> stop{false};
+  std::thread other([&] {
+    while (!stop.load()) static_cast<void>(discover_topology());
+  });
+  int failed = 0;
+  for (int i = 0; i < 20; ++i) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::alarm(20);
+      ::_exit(discover_topology().ok() ? 0 : 1);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) ++failed;
+  }
+  stop.store(true);
+  other.join();
+  EXPECT_EQ(failed, 0) << "children that hung or failed";
 }
 
 TEST(Discovery, SaysWhenTheEnvironmentReplacesTheMachine) {
