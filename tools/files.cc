@@ -1,11 +1,14 @@
 #include "files.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <memory>
+#include <system_error>
 
 namespace topocoll::tools {
 namespace {
@@ -41,13 +44,36 @@ Result<std::string> read_file(const std::string& path) {
   return text;
 }
 
-Status write_file(const std::string& path, std::string_view text) {
-  std::FILE* file = std::fopen(path.c_str(), "wbe");
-  if (file == nullptr) return file_error(path, errno);
+namespace {
+
+/// 0, or the error.
+int write_all(std::FILE* file, std::string_view text) {
+  if (file == nullptr) return errno;
   const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  const int error = errno;
-  if (std::fclose(file) != 0 && written) return file_error(path, errno);
-  return written ? Status() : file_error(path, error);
+  const int error = written ? 0 : errno;
+  return std::fclose(file) != 0 && written ? errno : error;
+}
+
+}  // namespace
+
+Status write_file(const std::string& path, std::string_view text) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  const fs::file_status there = fs::status(path, ignored);
+  // Pipes and devices take the text itself.
+  if (fs::exists(there) && !fs::is_regular_file(there)) {
+    const int error = write_all(std::fopen(path.c_str(), "wbe"), text);
+    return error == 0 ? Status() : file_error(path, error);
+  }
+  // Through a link to what it leads to. What is there stays until the new text is whole.
+  const fs::path target = fs::exists(there) ? fs::canonical(path, ignored) : fs::path(path);
+  const std::string beside = fmt::format("{}.{}.part", target.string(), ::getpid());
+  int error = write_all(std::fopen(beside.c_str(), "wbxe"), text);
+  if (error == 0 && fs::exists(there)) fs::permissions(beside, there.permissions(), ignored);
+  if (error == 0 && std::rename(beside.c_str(), target.c_str()) != 0) error = errno;
+  if (error == 0) return {};
+  if (error != EEXIST) std::remove(beside.c_str());
+  return file_error(path, error);
 }
 
 }  // namespace topocoll::tools
