@@ -19,9 +19,12 @@ constexpr std::chrono::milliseconds kPatience{200};
 struct Shared {
   alignas(128) PairEnd::Word first = 0;
   alignas(128) PairEnd::Word second = 0;
-  alignas(128) bool more = false;  ///< side 0 writes it before a turn, side 1 reads it after
-  alignas(128) double copied_ns = 0;
-  std::array<std::unique_ptr<std::byte[]>, 2> buffers;
+  /// Side 0 writes it before a turn, side 1 reads it after. By parity of the decisions: side 0 may
+  /// write the next one while side 1 reads this.
+  alignas(128) std::array<std::atomic<bool>, 2> more{};
+  alignas(128) std::atomic<double> copied_ns{0};
+  std::array<std::unique_ptr<std::byte[]>, 2> buffers;         ///< of each writer
+  std::array<std::unique_ptr<std::byte[]>, 2> private_copies;  ///< of each side
 };
 
 class Measurement {
@@ -31,11 +34,11 @@ class Measurement {
 
   /// The same steps on both sides; side 0 decides and keeps the results.
   void run(PairEnd& end, int side) {
-    const auto private_copy = std::make_unique_for_overwrite<std::byte[]>(kLinkBytes);
+    std::byte* const private_copy = shared_.private_copies[static_cast<std::size_t>(side)].get();
     wake(end, side);
     result_of(side, latency(end, side), result_.latency_ns);
     for (const int writer : {0, 1}) {
-      const Figure figure = copies(end, side, writer, private_copy.get());
+      const Figure figure = copies(end, side, writer, private_copy);
       result_of(side, figure, result_.bandwidth_gbps[static_cast<std::size_t>(writer)]);
     }
   }
@@ -47,8 +50,10 @@ class Measurement {
 
   /// Whether there is another round, by side 0's word.
   bool again(PairEnd& end, int side, bool more) {
-    if (side == 0) shared_.more = more;
-    return end.turn() && shared_.more;
+    int& decision = decisions_[static_cast<std::size_t>(side)];
+    std::atomic<bool>& word = shared_.more[static_cast<std::size_t>(decision++ & 1)];
+    if (side == 0) word.store(more, std::memory_order_relaxed);
+    return end.turn() && word.load(std::memory_order_relaxed);
   }
 
   void wake(PairEnd& end, int side) {
@@ -78,11 +83,11 @@ class Measurement {
         const TimePoint start = os_.now();
         std::memcpy(private_copy, buffer, kLinkBytes);
         asm volatile("" : : "r"(private_copy) : "memory");  // nobody reads it, and yet it counts
-        shared_.copied_ns = nanoseconds_since(os_, start);
+        shared_.copied_ns.store(nanoseconds_since(os_, start), std::memory_order_relaxed);
       }
       if (!end.turn()) break;
       // The first round fetches pages.
-      if (round > 0) sampler.add(static_cast<double>(kLinkBytes) / shared_.copied_ns);
+      if (round > 0) sampler.add(static_cast<double>(kLinkBytes) / shared_.copied_ns.load());
     }
     return sampler.take(Better::kHigher);
   }
@@ -91,14 +96,17 @@ class Measurement {
   Shared& shared_;
   const StopRule rule_;
   CpuLink& result_;
+  std::array<int, 2> decisions_{};  ///< of each side
 };
 
 }  // namespace
 
 Result<CpuLink> measure_cpu_link(Os& os, std::array<int, 2> cpus, std::chrono::milliseconds time) {
   const auto shared = std::make_unique<Shared>();
-  for (auto& buffer : shared->buffers)
-    buffer = std::make_unique_for_overwrite<std::byte[]>(kLinkBytes);
+  // Here, because a thread could not say that there is no memory.
+  for (auto* buffers : {&shared->buffers, &shared->private_copies}) {
+    for (auto& buffer : *buffers) buffer = std::make_unique_for_overwrite<std::byte[]>(kLinkBytes);
+  }
   StopRule rule;
   rule.time = time / 3;
   CpuLink link;

@@ -11,6 +11,8 @@
 namespace topocoll {
 
 bool PairEnd::turn() {
+  // Who has given up touches nothing more that the other end may still read.
+  if (over_.load(std::memory_order_relaxed)) return false;
   mine_.store(++turn_, std::memory_order_release);
   TimePoint start;
   for (std::uint32_t i = 1; theirs_.load(std::memory_order_acquire) < turn_; ++i) {
