@@ -8,7 +8,9 @@
 #include <cstdio>
 #include <cstring>
 #include <functional>
+#include <new>
 #include <string>
+#include <system_error>
 
 #include "commands.h"
 #include "doctor.h"
@@ -57,10 +59,7 @@ std::string one_line(std::string text) {
   return text;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  std::signal(SIGPIPE, SIG_IGN);  // print() looks at the error instead
+int run(int argc, char** argv) {
   CLI::App app("Shows topocoll's options, topologies and plans.", "topocoll");
   app.require_subcommand(1);
   app.footer(kExamples);
@@ -102,4 +101,18 @@ int main(int argc, char** argv) {
   }
   const int printed = print(result.value());
   return printed != 0 ? printed : std::max(topo.exit_status, doctor.exit_status);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);  // print() looks at the error instead
+  try {
+    return run(argc, argv);
+  } catch (const std::bad_alloc&) {
+    say_error("topocoll: out of memory; see ulimit -v and the limit of the container\n");
+  } catch (const std::system_error& e) {  // a thread that cannot be started
+    say_error(fmt::format("topocoll: {}\n", one_line(e.what())));
+  }
+  return kFailed;
 }

@@ -14,6 +14,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -126,7 +127,12 @@ void Launcher::be_rank(int rank) {
     say(fmt::format("rank {}: {}", rank, store.status().to_string()));
     ::_exit(1);
   }
-  const int status = rank_main_(rank, ranks_, std::move(*store));
+  int status = 1;
+  try {
+    status = rank_main_(rank, ranks_, std::move(*store));
+  } catch (const std::bad_alloc&) {
+    say(fmt::format("rank {}: out of memory; see ulimit -v and the limit of the container", rank));
+  }
   std::exit(status);
 }
 

@@ -5,7 +5,6 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
-#include <sstream>
 
 #include "tools/command.h"
 #include "topocoll/version.h"
@@ -124,11 +123,11 @@ TEST(TopocollCommand, TakesSizesAsItPrintsThem) {
 TEST(TopocollCommand, AGroupSaysOnceWhichPlansAreNotForItsSize) {
   const Finished json = topocoll_command({"plan", "show", "--ranks", "8", "--json"});
   const TemporaryFile file(json.out);
-  const Finished f =
-      run({COLL_PERF, "all_reduce", "--ranks", "2", "-b", "8", "-e", "8", "-n", "1"},
-          {{"TOPOCOLL_PLAN", file.path()}, {"TOPOCOLL_LOG_LEVEL", "info"}});
+  const Finished f = run({COLL_PERF, "all_reduce", "--ranks", "2", "-b", "8", "-e", "8", "-n", "1"},
+                         {{"TOPOCOLL_PLAN", file.path()}, {"TOPOCOLL_LOG_LEVEL", "info"}});
   ASSERT_EQ(f.status, 0) << f.err;
-  const std::string said = "uses no plan for another number of ranks: " + file.path() + " (8 ranks)";
+  const std::string said =
+      "uses no plan for another number of ranks: " + file.path() + " (8 ranks)";
   const std::size_t first = f.err.find(said);
   ASSERT_NE(first, std::string::npos) << f.err;
   EXPECT_EQ(f.err.find(said, first + 1), std::string::npos) << f.err;
@@ -165,7 +164,9 @@ TEST(TopocollCommand, APlanForAnotherMachineIsRefusedWithAWayOut) {
   const TemporaryFile plan("");
   ASSERT_EQ(topocoll_command({"plan", "make", v100, "--output", plan.path()}).status, 0);
   EXPECT_EQ(topocoll_command({"plan", "check", plan.path(), "--topology", v100}).status, 0);
-  EXPECT_EQ(topocoll_command({"plan", "simulate", v100, "--plan", plan.path(), "--sizes", "1M"}).status, 0);
+  EXPECT_EQ(
+      topocoll_command({"plan", "simulate", v100, "--plan", plan.path(), "--sizes", "1M"}).status,
+      0);
   const std::vector<std::vector<std::string>> lines = {
       {"plan", "check", plan.path(), "--topology", other},
       {"plan", "simulate", other, "--plan", plan.path(), "--sizes", "1M"}};
@@ -176,14 +177,16 @@ TEST(TopocollCommand, APlanForAnotherMachineIsRefusedWithAWayOut) {
     EXPECT_NE(f.err.find("made for the machine"), std::string::npos) << f.err;
     EXPECT_NE(f.err.find("--any-machine"), std::string::npos) << f.err;
   }
-  ASSERT_EQ(topocoll_command({"plan", "make", v100, "--any-machine", "--output", plan.path()}).status, 0);
+  ASSERT_EQ(
+      topocoll_command({"plan", "make", v100, "--any-machine", "--output", plan.path()}).status, 0);
   const Finished f = topocoll_command({"plan", "check", plan.path(), "--topology", p100});
   EXPECT_NE(f.err.find("GB/s and is to carry"), std::string::npos) << f.err;
 }
 
 TEST(TopocollCommand, PlansAreDrawn) {
   const std::string machine = std::string(TOPOCOLL_FIXTURES) + "/dgx1v_8xV100.json";
-  for (const auto& [option, begins] : {std::pair("--svg", "<svg "), {"--html", "<!DOCTYPE html>"}, {"--dot", "graph "}}) {
+  for (const auto& [option, begins] :
+       {std::pair("--svg", "<svg "), {"--html", "<!DOCTYPE html>"}, {"--dot", "graph "}}) {
     const TemporaryFile file("");
     const Finished f = topocoll_command({"plan", "explain", machine, option, file.path()});
     EXPECT_EQ(f.status, 0) << f.err;
@@ -191,13 +194,15 @@ TEST(TopocollCommand, PlansAreDrawn) {
     std::stringstream text;
     text << std::ifstream(file.path()).rdbuf();
     EXPECT_EQ(text.str().rfind(begins, 0), 0U) << option;
-    EXPECT_EQ(topocoll_command({"plan", "explain", machine, option, "/no/such/folder/file"}).status, 1);
+    EXPECT_EQ(topocoll_command({"plan", "explain", machine, option, "/no/such/folder/file"}).status,
+              1);
   }
 }
 
 TEST(TopocollCommand, TheChoiceBySizeIsWrittenForTopocollPlan) {
   const std::string machine = std::string(TOPOCOLL_FIXTURES) + "/rccl_rome_model_80.json";
-  const std::string folder = ::testing::TempDir() + "/topocoll_choice_" + std::to_string(::getpid());
+  const std::string folder =
+      ::testing::TempDir() + "/topocoll_choice_" + std::to_string(::getpid());
   ASSERT_EQ(::mkdir(folder.c_str(), 0700), 0);
   const Finished f = topocoll_command({"plan", "compare", machine, "--output", folder});
   ASSERT_EQ(f.status, 0) << f.err;
@@ -262,6 +267,20 @@ TEST(TopocollCommand, ABrokenPipeIsQuietAndAFullDiskIsNot) {
       run({"/bin/sh", "-c", std::string(TOPOCOLL_COMMAND) + " options > /dev/full"});
   EXPECT_EQ(full.status, 1);
   EXPECT_TRUE(is_one_line(full.err)) << full.err;
+}
+
+TEST(TopocollCommand, TooLittleMemoryIsAnErrorAndNoSignal) {
+  bool told = false;
+  for (int kib = 14'000; kib <= 50'000; kib += 3'000) {
+    for (const char* command : {"topo probe --no-cache", "doctor --no-cache"}) {
+      const auto done =
+          run({"/bin/sh", "-c",
+               "ulimit -v " + std::to_string(kib) + "; exec " + TOPOCOLL_COMMAND + " " + command});
+      EXPECT_LT(done.status, 128) << kib << " " << command << ": " << done.err;
+      told |= done.status == 1 && done.err.find("out of memory") != std::string::npos;
+    }
+  }
+  EXPECT_TRUE(told);
 }
 
 }  // namespace
