@@ -40,6 +40,22 @@ TEST(PlanCluster, MakesExplainsAndSimulates) {
   EXPECT_NE(table.out.find("hierarchical_double_tree"), std::string::npos) << table.out;
 }
 
+TEST(PlanCluster, TakesPortsAtNicsOfRecordedMachines) {
+  const std::vector<std::pair<std::string, std::string>> machines = {
+      {"synthetic_v100_cube_mesh.xml", "nic:0000:05:00.0"},
+      {"synthetic_h100_rails.xml", "nic:0000:18:00.0"},
+      {"synthetic_h100_rails.xml", "port:net0/1"}};
+  for (const auto& [machine, at] : machines) {
+    const TemporaryFile fabric(R"({"topocoll_fabric": 1, "ports": [{"at": ")" + at +
+                               R"(", "gbps": 12.5}]})");
+    const Finished made = topocoll_command(
+        {"plan", "make", std::string(TOPOCOLL_TEST_DATA) + "/topologies/" + machine, "--collective",
+         "all_gather", "--nodes", "4", "--fabric", fabric.path()});
+    EXPECT_EQ(made.status, 0) << at << ": " << made.err;
+    EXPECT_NE(made.out.find("hierarchical_ring"), std::string::npos) << made.out;
+  }
+}
+
 TEST(PlanCluster, WritesPlansThatVerify) {
   const TemporaryFile fabric(kRails);
   const std::string file = fabric.path() + ".plan";
