@@ -191,11 +191,12 @@ Text compare(const PlanRequest& request) {
     }
     return array.dump(1) + "\n";
   }
-  std::string text = fmt::format("{}: the fastest plan by message size, as simulated\n{:>12}  {:<12} {:>12} {:>10}\n",
-                                 request.collective, "from", "plan", "at", "time us");
+  std::string text = fmt::format(
+      "{}: the fastest plan by message size, as simulated\n{:>12}  {:<24} {:>12} {:>10}\n",
+      request.collective, "from", "plan", "at", "time us");
   for (const PlanChoice& c : *choices) {
-    text += fmt::format("{:>12}  {:<12} {:>12} {:>10.2f}\n", size_text(c.min_bytes), c.plan.algorithm,
-                        size_text(c.at_most.bytes), c.at_most.time_us);
+    text += fmt::format("{:>12}  {:<24} {:>12} {:>10.2f}\n", size_text(c.min_bytes),
+                        c.plan.algorithm, size_text(c.at_most.bytes), c.at_most.time_us);
   }
   return text + *saved;
 }

@@ -31,12 +31,6 @@ Result<Graph> node_graph(const Topology& node, const Fabric& fabric) {
   return graph_from_topology(node, {});
 }
 
-std::vector<NodeShape> shapes_of(CollectiveKind kind) {
-  if (kind == CollectiveKind::kAllReduce) return {NodeShape::kRing, NodeShape::kDoubleTree};
-  if (has_root(kind)) return {NodeShape::kChain, NodeShape::kBinaryTree};
-  return {NodeShape::kRing};
-}
-
 std::string link_name(const Cluster& cluster, int link) {
   const GraphLink& l = cluster.cell.links[at(link)];
   return fmt::format("{} -> {}", cluster.cell.nodes[at(l.from)].id,
@@ -110,7 +104,9 @@ void compare_flat(const Cluster& cluster, ClusterReport& report) {
     report.candidates.push_back({"trees", 0, gbps.status().text()});
   } else {
     report.candidates.push_back(
-        {"trees", *gbps, "over all ranks, for comparison: one file with all nodes is planned so"});
+        {"trees", *gbps,
+         "over all ranks, by bandwidth alone: plan compare of one file with all nodes says from "
+         "which size on they are the faster ones"});
   }
 }
 
