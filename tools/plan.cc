@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "files.h"
 #include "plan_cluster.h"
@@ -144,6 +146,12 @@ Text simulate(const PlanRequest& request) {
     auto read = read_plan(request.file);
     if (!read.ok()) return read.status();
     plan = std::move(*read);
+    if (request.collective_given && plan.kind != asked->planning.kind) {
+      return Status(Cause::kInvalidArgument,
+                    fmt::format("{}: the plan is for {}, and --collective asks for {}: leave it "
+                                "out, or give a plan for it",
+                                request.file, name(plan.kind), request.collective));
+    }
     if (Status s = check_made_for(plan, asked->topology); !s.ok()) return s.annotated(request.file);
   }
   const auto predictions = simulate_plan(asked->topology, plan, *sizes);
@@ -161,6 +169,21 @@ Text simulate(const PlanRequest& request) {
   return text;
 }
 
+/// Makes the folder for the choices, unless TOPOCOLL_PLAN could not name files in it.
+Status make_folder(const std::string& folder) {
+  if (folder.find(',') != std::string::npos) {
+    return Status(Cause::kInvalidArgument,
+                  fmt::format("--output {}: a comma separates the files of TOPOCOLL_PLAN, so a "
+                              "folder with one in its name "
+                              "cannot be given there: choose another name",
+                              folder));
+  }
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  return error ? Status(Cause::kSystem, fmt::format("--output {}: {}", folder, error.message()))
+               : Status();
+}
+
 /// Writes each choice into the folder; the value of TOPOCOLL_PLAN that makes ranks run them.
 Text save_choices(const PlanRequest& request, std::vector<PlanChoice>& choices) {
   std::string files;
@@ -174,6 +197,15 @@ Text save_choices(const PlanRequest& request, std::vector<PlanChoice>& choices) 
 }
 
 Text compare(const PlanRequest& request) {
+  if (is_cluster(request)) {
+    return Status(Cause::kUnsupported,
+                  "plan compare is for one machine: plan make, explain and simulate take --nodes "
+                  "and --fabric, and simulate "
+                  "names the fastest plan of a cluster at each size");
+  }
+  if (!request.output.empty()) {
+    if (Status s = make_folder(request.output); !s.ok()) return s;
+  }
   const auto asked = question(request);
   if (!asked.ok()) return asked.status();
   auto choices = choose_plans(asked->topology, asked->planning);
@@ -243,12 +275,20 @@ void add_plan(CLI::App& app, PlanRequest& request, std::function<Result<std::str
   add_cluster_options(simulated, request);
   simulated->add_option("--plan", request.file, "a plan in JSON (the one that make gives)");
   simulated->add_option("--sizes", request.sizes, "message sizes, e.g. 64k,16M,1G")->delimiter(',');
-  simulated->callback([&] { action = [&] { return simulate(request); }; });
+  simulated->callback([&, simulated] {
+    request.collective_given = simulated->count("--collective") > 0;
+    action = [&] { return simulate(request); };
+  });
 
   CLI::App* compared = plan->add_subcommand("compare", "which plan is predicted to win at which size");
   add_planning_options(compared, request);
-  compared->add_option("--output", request.output, "a folder into which each size's plan is written, for TOPOCOLL_PLAN");
+  compared->add_option(
+      "--output", request.output,
+      "a folder, made if need be, into which each size's plan is written, for TOPOCOLL_PLAN");
   compared->add_flag("--any-machine", request.any_machine, kAnyMachine);
+  // Known, so that the answer can say where they go; not offered.
+  add_cluster_options(compared, request);
+  for (const char* option : {"--nodes", "--fabric"}) compared->get_option(option)->group("");
   compared->callback([&] { action = [&] { return compare(request); }; });
 
   CLI::App* shown = plan->add_subcommand("show", "print a plan file, or the direct plan that is described");

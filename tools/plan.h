@@ -19,6 +19,8 @@ struct PlanRequest {
   TopoInput input;                 ///< of make, explain, simulate and compare; check: --topology
   std::string file;                ///< show, check, simulate: a plan
   std::string collective = "all_reduce";
+  bool collective_given =
+      false;  ///< simulate: on the command line, so that the plan has to be of it
   std::string algorithm;           ///< show; empty: two_shot for all_reduce, else one_shot
   int ranks = 2;
   int root = 0;

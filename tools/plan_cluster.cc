@@ -110,8 +110,13 @@ Text simulate_cluster_plan(const PlanRequest& request) {
     }
     return json.dump(1) + "\n";
   }
-  std::string text = summary(*report) + "costs per message are declared, not measured\n" +
-                     prediction_header() + "  plan                      busiest link\n";
+  // Not one algorithm's heading: the rows say which is the fastest where.
+  std::string text =
+      fmt::format(
+          "{} on {} nodes, {} ranks, the fastest plan at each size; bound {:.4g} GB/s ({})\n",
+          name(report->kind), report->nodes, report->ranks, report->bound_gbps, report->bound) +
+      "costs per message are declared, not measured\n" + prediction_header() +
+      "  plan                      busiest link\n";
   for (const ClusterPrediction& p : *predictions) {
     text += fmt::format("{}  {:<24}  {} ({:.0f} %)\n", prediction_line(p.at), p.algorithm,
                         p.at.bottleneck, 100 * p.at.bottleneck_share);

@@ -38,6 +38,10 @@ TEST(PlanCluster, MakesExplainsAndSimulates) {
   EXPECT_GT(json["predictions"][1]["time_us"], json["predictions"][0]["time_us"]);
   const Finished table = plan("simulate", "2048", fabric.path(), {"--sizes", "64k"});
   EXPECT_NE(table.out.find("hierarchical_double_tree"), std::string::npos) << table.out;
+  // All rows are of this plan: the heading promises no other.
+  EXPECT_EQ(table.out.find("hierarchical_ring"), std::string::npos) << table.out;
+  EXPECT_EQ(table.out.find("all_reduce on 2048 nodes, 16384 ranks, the fastest plan"), 0U)
+      << table.out;
 }
 
 TEST(PlanCluster, TakesPortsAtNicsOfRecordedMachines) {
@@ -90,6 +94,7 @@ TEST(PlanCluster, ErrorsAreOneLine) {
       {topocoll_command({"plan", "make", kNode, "--fabric", fabric.path()}), "--nodes"},
       {plan("make", "2", "/no/such/file"), "/no/such/file"},
       {plan("simulate", "2", fabric.path(), {"--plan", "x.json"}), "--plan"},
+      {plan("compare", "64", fabric.path()), "plan make, explain and simulate take --nodes"},
   };
   for (const auto& [finished, word] : cases) {
     EXPECT_EQ(finished.status, 1) << finished.err;

@@ -1,10 +1,9 @@
 // The topocoll command as its users run it.
 #include <gtest/gtest.h>
-#include <sys/stat.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <sstream>
 
 #include "tools/command.h"
@@ -197,8 +196,8 @@ TEST(TopocollCommand, PlansAreDrawn) {
 
 TEST(TopocollCommand, TheChoiceBySizeIsWrittenForTopocollPlan) {
   const std::string machine = std::string(TOPOCOLL_FIXTURES) + "/rccl_rome_model_80.json";
-  const std::string folder = ::testing::TempDir() + "/topocoll_choice_" + std::to_string(::getpid());
-  ASSERT_EQ(::mkdir(folder.c_str(), 0700), 0);
+  const std::string folder =
+      ::testing::TempDir() + "/topocoll_choice_" + std::to_string(::getpid());
   const Finished f = topocoll_command({"plan", "compare", machine, "--output", folder});
   ASSERT_EQ(f.status, 0) << f.err;
   const std::size_t at = f.out.find("TOPOCOLL_PLAN=");
@@ -214,8 +213,43 @@ TEST(TopocollCommand, TheChoiceBySizeIsWrittenForTopocollPlan) {
     ::unlink(file.c_str());
   }
   EXPECT_EQ(next, 0u) << "all sizes are served";
-  ::rmdir(folder.c_str());
-  EXPECT_EQ(topocoll_command({"plan", "compare", machine, "--output", folder}).status, 1);
+  EXPECT_EQ(::rmdir(folder.c_str()), 0) << "it was made, and holds nothing else";
+}
+
+TEST(TopocollCommand, FoldersThatCannotServeTopocollPlanAreRefused) {
+  const std::string machine = std::string(TOPOCOLL_FIXTURES) + "/rccl_rome_model_80.json";
+  const TemporaryFile file("");
+  const std::string comma = ::testing::TempDir() + "/topocoll_a,b_" + std::to_string(::getpid());
+  for (const auto& [folder, word] :
+       {std::pair(file.path() + "/x", "--output"), {comma, "a comma separates"}}) {
+    const Finished f = topocoll_command({"plan", "compare", machine, "--output", folder});
+    EXPECT_EQ(f.status, 1);
+    EXPECT_TRUE(is_one_line(f.err)) << f.err;
+    EXPECT_NE(f.err.find(word), std::string::npos) << f.err;
+  }
+  EXPECT_NE(::access(comma.c_str(), F_OK), 0) << "nothing was made";
+}
+
+TEST(TopocollCommand, SimulatesNoPlanOfAnotherCollectiveThanAskedFor) {
+  const std::string machine = std::string(TOPOCOLL_FIXTURES) + "/dgx1v_8xV100.json";
+  const TemporaryFile plan("");
+  ASSERT_EQ(topocoll_command(
+                {"plan", "make", machine, "--collective", "all_gather", "--output", plan.path()})
+                .status,
+            0);
+  const std::vector<std::string> line{"plan",      "simulate", machine, "--plan",
+                                      plan.path(), "--sizes",  "1M"};
+  EXPECT_NE(topocoll_command(line).out.find("all_gather by"), std::string::npos);
+  auto asks = line;
+  asks.insert(asks.end(), {"--collective", "all_reduce"});
+  const Finished f = topocoll_command(asks);
+  EXPECT_EQ(f.status, 1);
+  EXPECT_TRUE(is_one_line(f.err)) << f.err;
+  EXPECT_NE(f.err.find("is for all_gather, and --collective asks for all_reduce"),
+            std::string::npos)
+      << f.err;
+  asks.back() = "all_gather";
+  EXPECT_EQ(topocoll_command(asks).status, 0);
 }
 
 TEST(TopocollCommand, BadCommandLinesAreStatusTwo) {
