@@ -194,6 +194,39 @@ TEST(TopocollCommand, PlansAreDrawn) {
   }
 }
 
+TEST(TopocollCommand, PlansForTheGraphThatTheDocumentationShows) {
+  const std::string nodes =
+      R"("nodes": [{"id": "g0", "kind": "gpu"}, {"id": "g1", "kind": "gpu"}, {"id": "sw", "kind": "sw"}],
+         "edges": [["g0", "sw", 25], ["sw", "g0", 25], ["g1", "sw", 25], ["sw", "g1", 25]])";
+  const std::string shared =
+      R"("latency_ns": [700, null, null, null], "shared": [{"name": "port of g0", "edges": [0, 1], "gbps": 40}])";
+  const auto with = [](const std::string& members) {
+    const TemporaryFile file("{" + members + "}");
+    return topocoll_command({"plan", "make", file.path(), "--collective", "all_gather"});
+  };
+  const std::string unit = R"("unit": "GB/s per direction", )";
+  const Finished alone = with(unit + nodes);
+  EXPECT_NE(alone.out.find("bound 50 "), std::string::npos) << alone.out << alone.err;
+  const Finished shares = with(unit + nodes + ", " + shared);
+  EXPECT_EQ(shares.status, 0) << shares.err;
+  EXPECT_NE(shares.out.find("bound 40 "), std::string::npos) << shares.out;
+  const std::vector<std::pair<std::string, std::string>> wrong = {
+      {nodes, R"(unit is missing: write "unit": "GB/s per direction")"},
+      {unit + nodes + R"(, "latency_ns": [1])", "latency_ns: 1 latencies for 4 edges"},
+      {unit + nodes + R"(, "shared": [{"name": "p", "edges": [0, 4], "gbps": 1}])",
+       "shared[0].edges[1]"},
+      {unit + nodes + R"(, "shared": [{"name": "p", "edges": [0, 0], "gbps": 1}])",
+       "is given twice"},
+      {unit + nodes + R"(, "shared": [{"name": "p", "edges": [0], "gbps": 1}])", "2 edges or more"},
+      {unit + nodes + R"(, "shared": [{"name": "p", "edges": [0, 1], "gbps": 0}])",
+       "without bandwidth"}};
+  for (const auto& [members, word] : wrong) {
+    const Finished f = with(members);
+    EXPECT_EQ(f.status, 1);
+    EXPECT_NE(f.err.find(word), std::string::npos) << f.err;
+  }
+}
+
 TEST(TopocollCommand, TheChoiceBySizeIsWrittenForTopocollPlan) {
   const std::string machine = std::string(TOPOCOLL_FIXTURES) + "/rccl_rome_model_80.json";
   const std::string folder =
