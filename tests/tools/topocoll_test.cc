@@ -4,6 +4,7 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <sstream>
 
 #include "tools/command.h"
@@ -192,6 +193,35 @@ TEST(TopocollCommand, PlansAreDrawn) {
     EXPECT_EQ(text.str().rfind(begins, 0), 0U) << option;
     EXPECT_EQ(topocoll_command({"plan", "explain", machine, option, "/no/such/folder/file"}).status, 1);
   }
+}
+
+TEST(TopocollCommand, NoLineLeavesThePictureOrCrossesItsTitle) {
+  const TemporaryFile file("");
+  const std::string machine =
+      std::string(TOPOCOLL_TEST_DATA) + "/topologies/synthetic_gb200_tray.xml";
+  ASSERT_EQ(topocoll_command({"plan", "explain", machine, "--svg", file.path()}).status, 0);
+  std::stringstream text;
+  text << std::ifstream(file.path()).rdbuf();
+  const std::string svg = text.str();
+  std::smatch found;
+  ASSERT_TRUE(std::regex_search(svg, found, std::regex("viewBox=\"0 (-?[0-9]+) ")));
+  const double top = std::stod(found[1]);
+  ASSERT_TRUE(std::regex_search(
+      svg, found, std::regex("<text x=\"[0-9.]+\" y=\"(-?[0-9]+)\" font-size=\"14\"")));
+  const double title = std::stod(found[1]);
+  EXPECT_GE(title, top);
+  const std::regex curve("M([-0-9.]+) ([-0-9.]+)Q([-0-9.]+) ([-0-9.]+) ([-0-9.]+) ([-0-9.]+)");
+  int curves = 0;
+  for (std::sregex_iterator it(svg.begin(), svg.end(), curve), end; it != end; ++it, ++curves) {
+    const double a = std::stod((*it)[2]);
+    const double control = std::stod((*it)[4]);
+    const double b = std::stod((*it)[6]);
+    for (double t = 0; t <= 1; t += 1.0 / 64) {
+      const double y = (1 - t) * (1 - t) * a + 2 * t * (1 - t) * control + t * t * b;
+      ASSERT_GT(y, title) << it->str();
+    }
+  }
+  EXPECT_GT(curves, 4);
 }
 
 TEST(TopocollCommand, PlansForTheGraphThatTheDocumentationShows) {
