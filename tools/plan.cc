@@ -114,6 +114,11 @@ Status draw(const PlanRequest& request, const Topology& topology, const Planning
 
 Text make(const PlanRequest& request, bool in_words) {
   if (is_cluster(request)) return make_cluster_plan(request, in_words);
+  if (!request.topology_output.empty()) {
+    return Status(Cause::kInvalidArgument,
+                  "--topology-output goes with --nodes and --fabric: topocoll topo import writes "
+                  "the file of one machine");
+  }
   const auto asked = question(request);
   if (!asked.ok()) return asked.status();
   auto report = plan_collective(asked->topology, asked->planning);
@@ -242,6 +247,23 @@ void add_planning_options(CLI::App* command, PlanRequest& request) {
   command->add_flag("--json", request.json, "print JSON");
 }
 
+/// show and check, which take plan files.
+void add_plan_files(CLI::App* plan, PlanRequest& request, std::function<Text()>& action) {
+  CLI::App* shown = plan->add_subcommand("show", "print a plan file, or the direct plan that is described");
+  auto* file = shown->add_option("FILE", request.file, "a plan in JSON; - for standard input");
+  shown->add_option("--collective", request.collective, "all_reduce, broadcast, ... (all_reduce)")->excludes(file);
+  shown->add_option("--algorithm", request.algorithm, "one_shot or two_shot (two_shot for all_reduce, else one_shot)")->excludes(file);
+  shown->add_option("--ranks", request.ranks, "number of ranks (2)")->check(CLI::Range(1, 1024))->excludes(file);
+  shown->add_option("--root", request.root, "root rank, for collectives that have one (0)")->excludes(file);
+  shown->add_flag("--json", request.json, "print JSON");
+  shown->callback([&] { action = [&] { return show(request); }; });
+
+  CLI::App* checked = plan->add_subcommand("check", "prove that a plan file is right, or say where it is not");
+  checked->add_option("FILE", request.file, "a plan in JSON; - for standard input")->required();
+  checked->add_option("--topology", request.input.file, "a machine: whether the plan was made for it, and fits its links");
+  checked->callback([&] { action = [&] { return check(request); }; });
+}
+
 }  // namespace
 
 void add_plan(CLI::App& app, PlanRequest& request, std::function<Result<std::string>()>& action) {
@@ -259,6 +281,9 @@ void add_plan(CLI::App& app, PlanRequest& request, std::function<Result<std::str
   add_planning_options(made, request);
   add_cluster_options(made, request);
   made->add_option("--output", request.output, "write the plan itself to this file");
+  made->add_option(
+      "--topology-output", request.topology_output,
+      "with --nodes: write the machine of all nodes to this file, for plan check and simulate");
   made->add_flag("--any-machine", request.any_machine, kAnyMachine);
   made->callback([&] { action = [&] { return make(request, false); }; });
 
@@ -290,20 +315,7 @@ void add_plan(CLI::App& app, PlanRequest& request, std::function<Result<std::str
   add_cluster_options(compared, request);
   for (const char* option : {"--nodes", "--fabric"}) compared->get_option(option)->group("");
   compared->callback([&] { action = [&] { return compare(request); }; });
-
-  CLI::App* shown = plan->add_subcommand("show", "print a plan file, or the direct plan that is described");
-  auto* file = shown->add_option("FILE", request.file, "a plan in JSON; - for standard input");
-  shown->add_option("--collective", request.collective, "all_reduce, broadcast, ... (all_reduce)")->excludes(file);
-  shown->add_option("--algorithm", request.algorithm, "one_shot or two_shot (two_shot for all_reduce, else one_shot)")->excludes(file);
-  shown->add_option("--ranks", request.ranks, "number of ranks (2)")->check(CLI::Range(1, 1024))->excludes(file);
-  shown->add_option("--root", request.root, "root rank, for collectives that have one (0)")->excludes(file);
-  shown->add_flag("--json", request.json, "print JSON");
-  shown->callback([&] { action = [&] { return show(request); }; });
-
-  CLI::App* checked = plan->add_subcommand("check", "prove that a plan file is right, or say where it is not");
-  checked->add_option("FILE", request.file, "a plan in JSON; - for standard input")->required();
-  checked->add_option("--topology", request.input.file, "a machine: whether the plan was made for it, and fits its links");
-  checked->callback([&] { action = [&] { return check(request); }; });
+  add_plan_files(plan, request, action);
 }
 
 }  // namespace topocoll::tools

@@ -27,6 +27,7 @@ struct PlanRequest {
   int channels = 16;
   std::vector<std::string> sizes;  ///< of simulate
   std::string output;              ///< make: where the plan itself goes; compare: a folder for the plans
+  std::string topology_output;     ///< make: where the machine of all nodes of a cluster goes
   std::string svg;                 ///< explain: where pictures go
   std::string html;
   std::string dot;

@@ -1,6 +1,7 @@
 // "topocoll plan" on clusters, as its users run it.
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "tools/command.h"
@@ -63,25 +64,25 @@ TEST(PlanCluster, TakesPortsAtNicsOfRecordedMachines) {
 TEST(PlanCluster, WritesPlansThatVerify) {
   const TemporaryFile fabric(kRails);
   const std::string file = fabric.path() + ".plan";
-  const Finished made = plan("make", "3", fabric.path(), {"--output", file});
+  const std::string machine = fabric.path() + ".machine";
+  const Finished made =
+      plan("make", "3", fabric.path(), {"--output", file, "--topology-output", machine});
   ASSERT_EQ(made.status, 0) << made.err;
-  const Finished checked = topocoll_command({"plan", "check", file});
-  ::unlink(file.c_str());
+  const Finished checked = topocoll_command({"plan", "check", file, "--topology", machine});
   EXPECT_EQ(checked.status, 0) << checked.err;
   EXPECT_NE(checked.out.find("24 ranks"), std::string::npos) << checked.out;
-}
-
-TEST(PlanCluster, DrawsNoPictureAndSaysSo) {
-  const TemporaryFile fabric(kRails);
-  const std::string picture = fabric.path() + ".picture";
-  for (const std::string option : {"--svg", "--html", "--dot"}) {
-    const Finished finished = plan("explain", "2", fabric.path(), {option, picture});
-    EXPECT_EQ(finished.status, 1) << option;
-    EXPECT_EQ(finished.out, "");
-    EXPECT_EQ(finished.err.rfind("topocoll: " + option + " draws one machine", 0), 0U)
-        << finished.err;
-    EXPECT_NE(::access(picture.c_str(), F_OK), 0) << option;
-  }
+  const std::vector<std::string> sizes{"--plan", file, "--sizes", "1M"};
+  std::vector<std::string> there{"plan", "simulate", machine};
+  std::vector<std::string> elsewhere{"plan", "simulate", kNode};
+  for (auto* line : {&there, &elsewhere}) line->insert(line->end(), sizes.begin(), sizes.end());
+  const Finished simulated = topocoll_command(there);
+  EXPECT_NE(simulated.out.find("hierarchical_ring, 24 ranks"), std::string::npos) << simulated.err;
+  EXPECT_NE(topocoll_command(elsewhere).err.find("made for the machine"), std::string::npos);
+  ASSERT_EQ(plan("make", "3", fabric.path(), {"--output", file, "--any-machine"}).status, 0);
+  std::ifstream any(file);
+  EXPECT_EQ(nlohmann::json::parse(any)["topology_fingerprint"], "");
+  ::unlink(file.c_str());
+  ::unlink(machine.c_str());
 }
 
 TEST(PlanCluster, ErrorsAreOneLine) {
