@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "files.h"
 #include "plan_cluster.h"
@@ -112,6 +114,11 @@ Status draw(const PlanRequest& request, const Topology& topology, const Planning
 
 Text make(const PlanRequest& request, bool in_words) {
   if (is_cluster(request)) return make_cluster_plan(request, in_words);
+  if (!request.topology_output.empty()) {
+    return Status(Cause::kInvalidArgument,
+                  "--topology-output goes with --nodes and --fabric: topocoll topo import writes "
+                  "the file of one machine");
+  }
   const auto asked = question(request);
   if (!asked.ok()) return asked.status();
   auto report = plan_collective(asked->topology, asked->planning);
@@ -144,6 +151,12 @@ Text simulate(const PlanRequest& request) {
     auto read = read_plan(request.file);
     if (!read.ok()) return read.status();
     plan = std::move(*read);
+    if (request.collective_given && plan.kind != asked->planning.kind) {
+      return Status(Cause::kInvalidArgument,
+                    fmt::format("{}: the plan is for {}, and --collective asks for {}: leave it "
+                                "out, or give a plan for it",
+                                request.file, name(plan.kind), request.collective));
+    }
     if (Status s = check_made_for(plan, asked->topology); !s.ok()) return s.annotated(request.file);
   }
   const auto predictions = simulate_plan(asked->topology, plan, *sizes);
@@ -161,6 +174,21 @@ Text simulate(const PlanRequest& request) {
   return text;
 }
 
+/// Makes the folder for the choices, unless TOPOCOLL_PLAN could not name files in it.
+Status make_folder(const std::string& folder) {
+  if (folder.find(',') != std::string::npos) {
+    return Status(Cause::kInvalidArgument,
+                  fmt::format("--output {}: a comma separates the files of TOPOCOLL_PLAN, so a "
+                              "folder with one in its name "
+                              "cannot be given there: choose another name",
+                              folder));
+  }
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  return error ? Status(Cause::kSystem, fmt::format("--output {}: {}", folder, error.message()))
+               : Status();
+}
+
 /// Writes each choice into the folder; the value of TOPOCOLL_PLAN that makes ranks run them.
 Text save_choices(const PlanRequest& request, std::vector<PlanChoice>& choices) {
   std::string files;
@@ -174,6 +202,15 @@ Text save_choices(const PlanRequest& request, std::vector<PlanChoice>& choices) 
 }
 
 Text compare(const PlanRequest& request) {
+  if (is_cluster(request)) {
+    return Status(Cause::kUnsupported,
+                  "plan compare is for one machine: plan make, explain and simulate take --nodes "
+                  "and --fabric, and simulate "
+                  "names the fastest plan of a cluster at each size");
+  }
+  if (!request.output.empty()) {
+    if (Status s = make_folder(request.output); !s.ok()) return s;
+  }
   const auto asked = question(request);
   if (!asked.ok()) return asked.status();
   auto choices = choose_plans(asked->topology, asked->planning);
@@ -191,11 +228,12 @@ Text compare(const PlanRequest& request) {
     }
     return array.dump(1) + "\n";
   }
-  std::string text = fmt::format("{}: the fastest plan by message size, as simulated\n{:>12}  {:<12} {:>12} {:>10}\n",
-                                 request.collective, "from", "plan", "at", "time us");
+  std::string text = fmt::format(
+      "{}: the fastest plan by message size, as simulated\n{:>12}  {:<24} {:>12} {:>10}\n",
+      request.collective, "from", "plan", "at", "time us");
   for (const PlanChoice& c : *choices) {
-    text += fmt::format("{:>12}  {:<12} {:>12} {:>10.2f}\n", size_text(c.min_bytes), c.plan.algorithm,
-                        size_text(c.at_most.bytes), c.at_most.time_us);
+    text += fmt::format("{:>12}  {:<24} {:>12} {:>10.2f}\n", size_text(c.min_bytes),
+                        c.plan.algorithm, size_text(c.at_most.bytes), c.at_most.time_us);
   }
   return text + *saved;
 }
@@ -207,6 +245,23 @@ void add_planning_options(CLI::App* command, PlanRequest& request) {
   command->add_option("--root", request.root, "root rank, for collectives that have one (0)");
   command->add_option("--channels", request.channels, "rings at most (16)")->check(CLI::Range(1, 64));
   command->add_flag("--json", request.json, "print JSON");
+}
+
+/// show and check, which take plan files.
+void add_plan_files(CLI::App* plan, PlanRequest& request, std::function<Text()>& action) {
+  CLI::App* shown = plan->add_subcommand("show", "print a plan file, or the direct plan that is described");
+  auto* file = shown->add_option("FILE", request.file, "a plan in JSON; - for standard input");
+  shown->add_option("--collective", request.collective, "all_reduce, broadcast, ... (all_reduce)")->excludes(file);
+  shown->add_option("--algorithm", request.algorithm, "one_shot or two_shot (two_shot for all_reduce, else one_shot)")->excludes(file);
+  shown->add_option("--ranks", request.ranks, "number of ranks (2)")->check(CLI::Range(1, 1024))->excludes(file);
+  shown->add_option("--root", request.root, "root rank, for collectives that have one (0)")->excludes(file);
+  shown->add_flag("--json", request.json, "print JSON");
+  shown->callback([&] { action = [&] { return show(request); }; });
+
+  CLI::App* checked = plan->add_subcommand("check", "prove that a plan file is right, or say where it is not");
+  checked->add_option("FILE", request.file, "a plan in JSON; - for standard input")->required();
+  checked->add_option("--topology", request.input.file, "a machine: whether the plan was made for it, and fits its links");
+  checked->callback([&] { action = [&] { return check(request); }; });
 }
 
 }  // namespace
@@ -226,6 +281,9 @@ void add_plan(CLI::App& app, PlanRequest& request, std::function<Result<std::str
   add_planning_options(made, request);
   add_cluster_options(made, request);
   made->add_option("--output", request.output, "write the plan itself to this file");
+  made->add_option(
+      "--topology-output", request.topology_output,
+      "with --nodes: write the machine of all nodes to this file, for plan check and simulate");
   made->add_flag("--any-machine", request.any_machine, kAnyMachine);
   made->callback([&] { action = [&] { return make(request, false); }; });
 
@@ -242,27 +300,22 @@ void add_plan(CLI::App& app, PlanRequest& request, std::function<Result<std::str
   add_cluster_options(simulated, request);
   simulated->add_option("--plan", request.file, "a plan in JSON (the one that make gives)");
   simulated->add_option("--sizes", request.sizes, "message sizes, e.g. 64k,16M,1G")->delimiter(',');
-  simulated->callback([&] { action = [&] { return simulate(request); }; });
+  simulated->callback([&, simulated] {
+    request.collective_given = simulated->count("--collective") > 0;
+    action = [&] { return simulate(request); };
+  });
 
   CLI::App* compared = plan->add_subcommand("compare", "which plan is predicted to win at which size");
   add_planning_options(compared, request);
-  compared->add_option("--output", request.output, "a folder into which each size's plan is written, for TOPOCOLL_PLAN");
+  compared->add_option(
+      "--output", request.output,
+      "a folder, made if need be, into which each size's plan is written, for TOPOCOLL_PLAN");
   compared->add_flag("--any-machine", request.any_machine, kAnyMachine);
+  // Known, so that the answer can say where they go; not offered.
+  add_cluster_options(compared, request);
+  for (const char* option : {"--nodes", "--fabric"}) compared->get_option(option)->group("");
   compared->callback([&] { action = [&] { return compare(request); }; });
-
-  CLI::App* shown = plan->add_subcommand("show", "print a plan file, or the direct plan that is described");
-  auto* file = shown->add_option("FILE", request.file, "a plan in JSON; - for standard input");
-  shown->add_option("--collective", request.collective, "all_reduce, broadcast, ... (all_reduce)")->excludes(file);
-  shown->add_option("--algorithm", request.algorithm, "one_shot or two_shot (two_shot for all_reduce, else one_shot)")->excludes(file);
-  shown->add_option("--ranks", request.ranks, "number of ranks (2)")->check(CLI::Range(1, 1024))->excludes(file);
-  shown->add_option("--root", request.root, "root rank, for collectives that have one (0)")->excludes(file);
-  shown->add_flag("--json", request.json, "print JSON");
-  shown->callback([&] { action = [&] { return show(request); }; });
-
-  CLI::App* checked = plan->add_subcommand("check", "prove that a plan file is right, or say where it is not");
-  checked->add_option("FILE", request.file, "a plan in JSON; - for standard input")->required();
-  checked->add_option("--topology", request.input.file, "a machine: whether the plan was made for it, and fits its links");
-  checked->callback([&] { action = [&] { return check(request); }; });
+  add_plan_files(plan, request, action);
 }
 
 }  // namespace topocoll::tools

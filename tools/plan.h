@@ -19,12 +19,15 @@ struct PlanRequest {
   TopoInput input;                 ///< of make, explain, simulate and compare; check: --topology
   std::string file;                ///< show, check, simulate: a plan
   std::string collective = "all_reduce";
+  bool collective_given =
+      false;  ///< simulate: on the command line, so that the plan has to be of it
   std::string algorithm;           ///< show; empty: two_shot for all_reduce, else one_shot
   int ranks = 2;
   int root = 0;
   int channels = 16;
   std::vector<std::string> sizes;  ///< of simulate
   std::string output;              ///< make: where the plan itself goes; compare: a folder for the plans
+  std::string topology_output;     ///< make: where the machine of all nodes of a cluster goes
   std::string svg;                 ///< explain: where pictures go
   std::string html;
   std::string dot;

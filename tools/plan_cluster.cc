@@ -38,7 +38,8 @@ Result<ClusterReport> planned(const PlanRequest& request) {
   }
   if (!request.file.empty()) {
     return Status(Cause::kInvalidArgument,
-                  "--plan is for one machine: clusters are simulated by their own plan");
+                  "--plan is for one machine: clusters are simulated by their own plan; give "
+                  "the machine of all nodes that plan make --topology-output writes");
   }
   if (*request.nodes < 2 || *request.nodes > kMaxClusterRanks) {
     return Status(Cause::kInvalidArgument,
@@ -85,9 +86,15 @@ Text make_cluster_plan(const PlanRequest& request, bool in_words) {
   const auto report = planned(request);
   if (!report.ok()) return report.status();
   if (!request.output.empty()) {
-    const auto plan = expand(*report);
+    auto plan = expand(*report);
     if (!plan.ok()) return plan.status();
+    if (request.any_machine) plan->topology_fingerprint.clear();
     if (Status s = write_file(request.output, to_json(*plan)); !s.ok()) return s;
+  }
+  if (!request.topology_output.empty()) {
+    const auto topology = expanded_topology(*report);
+    if (!topology.ok()) return topology.status();
+    if (Status s = write_file(request.topology_output, to_json(*topology)); !s.ok()) return s;
   }
   if (request.json) return to_json(*report);
   return in_words ? explain(*report) : summary(*report);
@@ -110,8 +117,13 @@ Text simulate_cluster_plan(const PlanRequest& request) {
     }
     return json.dump(1) + "\n";
   }
-  std::string text = summary(*report) + "costs per message are declared, not measured\n" +
-                     prediction_header() + "  plan                      busiest link\n";
+  // Not one algorithm's heading: the rows say which is the fastest where.
+  std::string text =
+      fmt::format(
+          "{} on {} nodes, {} ranks, the fastest plan at each size; bound {:.4g} GB/s ({})\n",
+          name(report->kind), report->nodes, report->ranks, report->bound_gbps, report->bound) +
+      "costs per message are declared, not measured\n" + prediction_header() +
+      "  plan                      busiest link\n";
   for (const ClusterPrediction& p : *predictions) {
     text += fmt::format("{}  {:<24}  {} ({:.0f} %)\n", prediction_line(p.at), p.algorithm,
                         p.at.bottleneck, 100 * p.at.bottleneck_share);

@@ -97,7 +97,11 @@ TOPOCOLL_API std::string explain(const ClusterReport& report);
 
 /// The steps of one rank, in program order; no other rank's steps are made.
 TOPOCOLL_API Result<std::vector<Step>> rank_steps(const ClusterReport& report, int rank);
-/// All steps, for verify() and executors; kUnsupported beyond the limits of plans.
+/// All nodes as one machine, with ids such as "3/g0" for g0 of node 3: what plans of all ranks are
+/// made for. kUnsupported beyond 4,096 ranks.
+TOPOCOLL_API Result<Topology> expanded_topology(const ClusterReport& report);
+/// All steps, for verify() and executors, with the fingerprint of that machine; kUnsupported beyond
+/// the limits of plans.
 TOPOCOLL_API Result<Plan> expand(const ClusterReport& report);
 
 struct ClusterPrediction {

@@ -12,6 +12,8 @@
 #include "planner/double_tree.h"
 #include "planner/emit.h"
 #include "planner/exchange.h"
+#include "planner/folded.h"
+#include "planner/hierarchy.h"
 #include "planner/index.h"
 #include "planner/ring_packing.h"
 #include "planner/ring_plans.h"
@@ -257,6 +259,28 @@ Status add_trees(CollectiveKind kind, const Graph& graph, const CandidateOptions
   });
 }
 
+/// Of machines of several hosts: they follow each other, which costs fewer steps than rings and
+/// trees over all ranks. Coarser chunks have fewer messages here, too.
+Status add_hierarchical(CollectiveKind kind, const Graph& graph, const CandidateOptions& options,
+                        Collector& collector) {
+  const auto folded = fold(graph);
+  if (!folded.ok()) {
+    if (folded.status().cause() == Cause::kInternal) return folded.status();
+    collector.skip("hierarchical", folded.status().text());
+    return Status();
+  }
+  for (const NodeShape shape : shapes_of(kind)) {
+    double enough = kMaxGraphGbps;  // the most that any chunks reach
+    for (const double part : {1.0, kCoarser[0], kCoarser[1]}) {
+      const auto made = plan_folded(*folded, graph, kind, shape, options.root, part * enough);
+      collector.add(name(shape), made.ok() ? Result<Plan>(made->plan) : made.status());
+      if (!made.ok()) break;
+      enough = std::min(enough, made->algbw);
+    }
+  }
+  return Status();
+}
+
 }  // namespace
 
 Result<Candidates> make_candidates(CollectiveKind kind, const Graph& graph, const Routes& routes,
@@ -271,6 +295,7 @@ Result<Candidates> make_candidates(CollectiveKind kind, const Graph& graph, cons
   if (rings_serve(kind)) {
     if (Status s = add_rings(kind, graph, routes, options, collector); !s.ok()) return s;
     if (Status s = add_trees(kind, graph, options, collector); !s.ok()) return s;
+    if (Status s = add_hierarchical(kind, graph, options, collector); !s.ok()) return s;
   }
   if (kind == CollectiveKind::kAllToAll) {
     const Result<Exchange> exchange = pack_exchange(graph);

@@ -38,8 +38,8 @@ struct CandidateOptions {
 };
 
 /// one_shot, two_shot, ring, multi_ring, double_tree (all_reduce), trees in fine and coarse chunks,
-/// and exchange (all_to_all), as far as they serve the kind and the graph has the routes. All of
-/// them verify.
+/// hierarchical plans (machines of several equal hosts) and exchange (all_to_all), as far as they
+/// serve the kind and the graph has the routes. All of them verify.
 Result<Candidates> make_candidates(CollectiveKind kind, const Graph& graph, const Routes& routes,
                                    const CandidateOptions& options);
 

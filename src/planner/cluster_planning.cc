@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "planner/allreduce.h"
@@ -29,12 +30,6 @@ Result<Graph> node_graph(const Topology& node, const Fabric& fabric) {
   };
   if (std::all_of(fabric.ports.begin(), fabric.ports.end(), has)) return std::move(machine->graph);
   return graph_from_topology(node, {});
-}
-
-std::vector<NodeShape> shapes_of(CollectiveKind kind) {
-  if (kind == CollectiveKind::kAllReduce) return {NodeShape::kRing, NodeShape::kDoubleTree};
-  if (has_root(kind)) return {NodeShape::kChain, NodeShape::kBinaryTree};
-  return {NodeShape::kRing};
 }
 
 std::string link_name(const Cluster& cluster, int link) {
@@ -110,7 +105,9 @@ void compare_flat(const Cluster& cluster, ClusterReport& report) {
     report.candidates.push_back({"trees", 0, gbps.status().text()});
   } else {
     report.candidates.push_back(
-        {"trees", *gbps, "over all ranks, for comparison: one file with all nodes is planned so"});
+        {"trees", *gbps,
+         "over all ranks, by bandwidth alone: plan compare of one file with all nodes says from "
+         "which size on they are the faster ones"});
   }
 }
 
@@ -167,7 +164,55 @@ Result<std::vector<Step>> rank_steps(const ClusterReport& report, int rank) {
   return rank_steps(*report.plans[0], rank);
 }
 
-Result<Plan> expand(const ClusterReport& report) { return expand(*report.plans[0]); }
+Result<Topology> expanded_topology(const ClusterReport& report) {
+  const auto flat = flat_graph(report.plans[0]->cluster);
+  if (!flat.ok()) return flat.status();
+  const auto id = [&](int node) { return flat->nodes[at(node)].id; };
+  Topology topology;
+  topology.host = fmt::format("{} nodes", report.nodes);
+  for (const GraphNode& node : flat->nodes) {
+    topology.nodes.push_back({node.id, node.rank >= 0 ? NodeKind::kGpu : NodeKind::kSwitch});
+  }
+  // A topology has one link of a kind from node to node: parallel ones are added up.
+  std::map<std::pair<int, int>, std::size_t> edge_of;
+  std::vector<std::int64_t> capacity;
+  for (const GraphLink& link : flat->links) {
+    const auto [known, added] = edge_of.try_emplace({link.from, link.to}, capacity.size());
+    if (added) {
+      capacity.push_back(0);
+      topology.edges.push_back({id(link.from), id(link.to), "link", {}, {}});
+    }
+    TopologyEdge& edge = topology.edges[known->second];
+    std::int64_t& sum = capacity[known->second];
+    sum += link.capacity;
+    edge.bandwidth_gbps.declared = flat->gbps(static_cast<double>(sum));
+    if (link.latency_ns) {
+      edge.latency_ns.declared = std::max(edge.latency_ns.declared.value_or(0), *link.latency_ns);
+    }
+  }
+  for (const SharedGroup& group : flat->groups) {
+    CapacityGroup shared{group.name, {}, {}};
+    shared.bandwidth_gbps.declared = flat->gbps(static_cast<double>(group.capacity));
+    for (const int l : group.links) {
+      const GraphLink& link = flat->links[at(l)];
+      EdgeDirection member{id(link.from), id(link.to), "link"};
+      auto& members = shared.members;
+      if (std::find(members.begin(), members.end(), member) == members.end())
+        members.push_back(std::move(member));
+    }
+    topology.groups.push_back(std::move(shared));
+  }
+  return topology;
+}
+
+Result<Plan> expand(const ClusterReport& report) {
+  auto plan = expand(*report.plans[0]);
+  if (!plan.ok()) return plan;
+  const auto topology = expanded_topology(report);
+  if (!topology.ok()) return topology.status();
+  plan->topology_fingerprint = plan_fingerprint(*topology);
+  return plan;
+}
 
 Result<std::vector<ClusterPrediction>> simulate_cluster(const ClusterReport& report,
                                                         const std::vector<std::uint64_t>& sizes) {

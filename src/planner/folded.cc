@@ -232,4 +232,14 @@ Result<Plan> unfold(const FoldedMachine& folded, const Graph& graph, const Hiera
   return result;
 }
 
+Result<UnfoldedPlan> plan_folded(const FoldedMachine& folded, const Graph& graph,
+                                 CollectiveKind kind, NodeShape shape, int root, double enough) {
+  const int from = has_root(kind) ? cluster_rank(folded, graph, root) : 0;
+  auto plan = plan_hierarchy(folded.cluster, {kind, shape, from, enough, folded.order});
+  if (!plan.ok()) return plan.status();
+  auto unfolded = unfold(folded, graph, *plan);
+  if (!unfolded.ok()) return unfolded.status();
+  return UnfoldedPlan{std::move(*unfolded), plan->algbw()->to_double()};
+}
+
 }  // namespace topocoll

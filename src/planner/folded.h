@@ -33,6 +33,15 @@ Result<FoldedMachine> fold(const Graph& graph);
 /// A plan of the cluster as one of the machine.
 Result<Plan> unfold(const FoldedMachine& folded, const Graph& graph, const HierarchicalPlan& plan);
 
+struct UnfoldedPlan {
+  Plan plan;
+  double algbw = 0;  ///< GB/s that the most loaded link allows
+};
+/// A hierarchical plan of the cluster as one of the machine, whose rank `root` is; finer chunks are
+/// tried until it has `enough` GB/s.
+Result<UnfoldedPlan> plan_folded(const FoldedMachine& folded, const Graph& graph,
+                                 CollectiveKind kind, NodeShape shape, int root, double enough);
+
 /// The rank of the cluster that the machine's `rank` is.
 int cluster_rank(const FoldedMachine& folded, const Graph& graph, int rank);
 

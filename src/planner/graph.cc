@@ -10,6 +10,9 @@
 namespace topocoll {
 namespace {
 
+/// Six decimals and fewer are taken as they are.
+constexpr std::int64_t kMostDecimals = 1'000'000;
+
 class GraphMaker {
  public:
   GraphMaker(const GraphDescription& description, std::string_view what)
@@ -129,29 +132,42 @@ class GraphMaker {
     return Status();
   }
 
-  /// unit = gcd of numerators / lcm of denominators, over all values in lowest terms.
+  /// Bandwidths that follow from a rate and a code, such as 15.753846153846155 of a PCIe slot, have
+  /// no common unit with others as decimals, but as the fractions that they are, here 1024/65.
   Status set_capacities() {
-    constexpr std::string_view kTooFine =
-        "the bandwidths have no common unit that is coarse enough: give them with fewer digits";
+    if (take_common_unit()) return Status();
+    for (Rational& value : values_) {
+      if (value.den() <= kMostDecimals) continue;
+      value = Rational::simplest(value.to_double()).value_or(value);
+    }
+    if (take_common_unit()) return Status();
+    return refuse("edges",
+                  "the bandwidths have no common unit that is coarse enough: give them with fewer "
+                  "digits");
+  }
+
+  /// unit = gcd of numerators / lcm of denominators, over all values in lowest terms. Whether there
+  /// is one that keeps the capacities within their limit.
+  bool take_common_unit() {
+    if (values_.empty()) return true;
     Int128 den = 1;
     for (const Rational& value : values_) {
       den = den / gcd(den, value.den()) * value.den();
-      if (den > kMaxTotalCapacity) return refuse("edges", std::string(kTooFine));
+      if (den > kMaxTotalCapacity) return false;
     }
     Int128 num = 0;
     for (const Rational& value : values_) num = gcd(num, den / value.den() * value.num());
-    if (values_.empty()) return Status();
     graph_.unit = *Rational::make(num, den);
     Int128 total = 0;
     for (std::size_t i = 0; i < values_.size(); ++i) {
       const Int128 capacity = den / values_[i].den() * values_[i].num() / num;
       total += capacity;
-      if (total > kMaxTotalCapacity) return refuse("edges", std::string(kTooFine));
+      if (total > kMaxTotalCapacity) return false;
       const std::size_t links = graph_.links.size();
       (i < links ? graph_.links[i].capacity : graph_.groups[i - links].capacity) =
           static_cast<std::int64_t>(capacity);
     }
-    return Status();
+    return true;
   }
 
   Status check_groups() {

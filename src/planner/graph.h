@@ -8,10 +8,11 @@
 // Links are directed; parallel links are allowed. A shared group caps the sum over its member links
 // (the two directions of a half-duplex port, the functions of one PCIe slot); a link may be in
 // several groups. Capacities are integers in units of Graph::unit, so that bounds and packings are
-// exact: declared bandwidths are taken as the decimal numbers they print as, measured ones are
-// first put on a grid of 1 % (quantised() of planner/rational.h). Thread rule: a Graph is a value.
-// Failure rule: make_graph() and the readers check everything once and name the place in the input;
-// functions on a Graph may then rely on it.
+// exact: declared bandwidths are taken as the decimal numbers they print as (where these have no
+// common unit, those of more than six decimals as the simplest fraction within 10^-9), measured
+// ones are first put on a grid of 1 % (quantised() of planner/rational.h). Thread rule: a Graph is
+// a value. Failure rule: make_graph() and the readers check everything once and name the place in
+// the input; functions on a Graph may then rely on it.
 #pragma once
 
 #include <cstddef>

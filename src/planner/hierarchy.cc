@@ -163,6 +163,12 @@ std::string_view name(NodeShape shape) {
   return kNames[static_cast<std::size_t>(shape)];
 }
 
+std::vector<NodeShape> shapes_of(CollectiveKind kind) {
+  if (kind == CollectiveKind::kAllReduce) return {NodeShape::kRing, NodeShape::kDoubleTree};
+  if (has_root(kind)) return {NodeShape::kChain, NodeShape::kBinaryTree};
+  return {NodeShape::kRing};
+}
+
 int HierarchicalPlan::items() const {
   switch (shape) {
     case NodeShape::kRing:

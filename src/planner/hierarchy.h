@@ -27,6 +27,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "planner/cluster.h"
@@ -67,6 +68,8 @@ enum class NodeShape : std::uint8_t {
   kBinaryTree,  ///< broadcast, reduce
 };
 std::string_view name(NodeShape shape);
+/// Those that serve a kind, the one that is taken where others are no better first.
+std::vector<NodeShape> shapes_of(CollectiveKind kind);
 
 struct HierarchicalPlan {
   CollectiveKind kind = CollectiveKind::kAllReduce;

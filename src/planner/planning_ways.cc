@@ -174,14 +174,11 @@ Result<Made> make_exchange(const Graph& graph, const Exchange& exchange) {
 Result<Made> make_hierarchical(const Graph& graph, const PlanningRequest& request, double enough) {
   auto folded = fold(graph);
   if (!folded.ok()) return folded.status();
-  const NodeShape shape = has_root(request.kind) ? NodeShape::kChain : NodeShape::kRing;
-  const int root = has_root(request.kind) ? cluster_rank(*folded, graph, request.root) : 0;
-  auto plan = plan_hierarchy(folded->cluster, {request.kind, shape, root, enough, folded->order});
-  if (!plan.ok()) return plan.status();
-  auto unfolded = unfold(*folded, graph, *plan);
-  if (!unfolded.ok()) return unfolded.status();
+  const NodeShape shape = shapes_of(request.kind).front();
+  auto made_plan = plan_folded(*folded, graph, request.kind, shape, request.root, enough);
+  if (!made_plan.ok()) return made_plan.status();
   const auto hosts = folded->split.hosts.size();
-  Made made{std::string(name(shape)), plan->algbw()->to_double(), "", std::move(*unfolded), {}, {}, {}};
+  Made made{std::string(name(shape)), made_plan->algbw, "", std::move(made_plan->plan), {}, {}, {}};
   made.reason = folded->classes.classes == 1
                     ? fmt::format("one template for {} equal hosts", hosts)
                     : fmt::format("one template for {} hosts of {} capacities, the least of them", hosts,

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <utility>
 
 namespace topocoll {
 
@@ -68,6 +69,27 @@ std::optional<Rational> Rational::from_decimal(double value) {
   for (int i = 0; i < std::abs(exponent); ++i) power *= 10;
   if (negative) digits = -digits;
   return exponent < 0 ? make(digits, power) : make(digits * power, 1);
+}
+
+std::optional<Rational> Rational::simplest(double value) {
+  constexpr double kTolerance = 1e-9;
+  constexpr double kMost = 1e9;  // parts and denominators beyond do not occur within the tolerance
+  if (!(value > 0 && value < kMost)) return std::nullopt;
+  Int128 num = 1, num_before = 0;
+  Int128 den = 0, den_before = 1;
+  double rest = value;
+  while (true) {
+    const double part = std::floor(rest);
+    if (part > kMost) return std::nullopt;
+    const auto whole = static_cast<std::int64_t>(part);
+    num_before = std::exchange(num, whole * num + num_before);
+    den_before = std::exchange(den, whole * den + den_before);
+    if (den > static_cast<Int128>(kMost)) return std::nullopt;
+    const double reached = static_cast<double>(num) / static_cast<double>(den);
+    if (std::abs(reached - value) <= kTolerance * value) return make(num, den);
+    if (rest == part) return std::nullopt;
+    rest = 1 / (rest - part);
+  }
 }
 
 std::optional<Rational> Rational::parse(std::string_view text) {

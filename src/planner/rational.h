@@ -29,6 +29,9 @@ class Rational {
   /// The decimal number that `value` prints as (shortest form that reads back equal): 12.5 is 25/2,
   /// 0.1 is 1/10. Nothing if it is not finite or does not fit.
   static std::optional<Rational> from_decimal(double value);
+  /// The fraction of least denominator among the convergents of a positive `value` that is within
+  /// 10^-9 of it, relatively: 15.753846153846155 is 1024/65. Nothing if it does not fit.
+  static std::optional<Rational> simplest(double value);
   /// "17", "1200/7", "-3/4".
   static std::optional<Rational> parse(std::string_view text);
 

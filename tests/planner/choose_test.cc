@@ -87,6 +87,25 @@ TEST(Choose, TakesFewerChunksWhereTheyAreWorthMoreThanTheLastPerCents) {
   EXPECT_GT(best->bands[0].predicted_gbps, 1.2 * fine->bands[0].predicted_gbps);
 }
 
+TEST(Choose, WeighsPlansInWhichHostsFollowEachOther) {
+  const Graph graph = load_fixture("hgxh100_x2_rail8").graph;
+  const Routes routes(graph);
+  const auto candidates = make_candidates(CollectiveKind::kAllReduce, graph, routes, {0, 1});
+  ASSERT_TRUE(candidates.ok()) << candidates.status().to_string();
+  ChooseOptions options;
+  options.min_bytes = options.max_bytes = 4 << 20;
+  const auto best = choose(candidates->plans, graph, routes, CostModel::declared(), options);
+  ASSERT_TRUE(best.ok()) << best.status().to_string();
+  EXPECT_THAT(best->bands[0].plan.algorithm, ::testing::HasSubstr("hierarchical"));
+  std::vector<Plan> flat;
+  for (const Plan& plan : candidates->plans) {
+    if (plan.algorithm.find("hierarchical") == std::string::npos) flat.push_back(plan);
+  }
+  const auto without = choose(flat, graph, routes, CostModel::declared(), options);
+  ASSERT_TRUE(without.ok());
+  EXPECT_GT(best->bands[0].predicted_gbps, 1.3 * without->bands[0].predicted_gbps);
+}
+
 TEST(Choose, GivesTheSameTableTwice) {
   const Graph graph = load_fixture("pcie_8gpu_4plx_2socket").graph;
   const PlanTable a = table_for(CollectiveKind::kAllReduce, graph);

@@ -44,6 +44,21 @@ TEST(Rational, RefusesWhatDoesNotFit) {
   }
 }
 
+TEST(Rational, SimplestFractionIsTheOneThatWasPrinted) {
+  EXPECT_EQ(Rational::simplest(15.753846153846155)->to_string(), "1024/65");
+  EXPECT_EQ(Rational::simplest(63.01538461538462)->to_string(), "4096/65");
+  EXPECT_EQ(Rational::simplest(12.5)->to_string(), "25/2");
+  EXPECT_EQ(Rational::simplest(1e-6)->to_string(), "1/1000000");
+  for (const double value : {3.14159265358979, 0.001234567891, 999999.123456789}) {
+    const auto near = Rational::simplest(value);
+    ASSERT_TRUE(near) << value;
+    EXPECT_NEAR(near->to_double() / value, 1, 1e-9) << value;
+  }
+  for (const double bad : {0.0, -1.0, 1e30, 1e-30, HUGE_VAL, std::nan("")}) {
+    EXPECT_FALSE(Rational::simplest(bad)) << bad;
+  }
+}
+
 TEST(Rational, QuantisationStaysWithinHalfAPercent) {
   for (double v = 0.00123; v < 1e5; v *= 1.0137) {
     EXPECT_NEAR(quantised(v) / v, 1, 0.00501) << v;
@@ -75,6 +90,20 @@ TEST(Graph, MeasuredBandwidthsAreQuantised) {
   ASSERT_TRUE(graph.ok()) << graph.status().to_string();
   EXPECT_EQ(graph->links[0].capacity, graph->links[1].capacity);
   EXPECT_EQ(graph->unit, *Rational::make(217, 5));
+}
+
+TEST(Graph, FindsTheUnitOfBandwidthsThatHaveNoneAsDecimals) {
+  GraphDescription d;
+  d.nodes = {{"a", true, "nodes[0]"}, {"b", true, "nodes[1]"}};
+  d.links = {{"a", "b", 15.753846153846155, false, std::nullopt, "edges[0]"},
+             {"b", "a", 63.01538461538462, false, std::nullopt, "edges[1]"},
+             {"a", "b", 12.5, false, std::nullopt, "edges[2]"}};
+  const Result<Graph> graph = make_graph(d, "pcie");
+  ASSERT_TRUE(graph.ok()) << graph.status().to_string();
+  EXPECT_EQ(graph->unit, *Rational::make(1, 130));
+  EXPECT_EQ(graph->links[0].capacity, 2048);
+  EXPECT_EQ(graph->links[1].capacity, 8192);
+  EXPECT_EQ(graph->links[2].capacity, 1625);
 }
 
 std::string error_of(const std::string& nodes, const std::string& edges,

@@ -1,6 +1,7 @@
 // "topocoll plan" on clusters, as its users run it.
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "tools/command.h"
@@ -38,30 +39,50 @@ TEST(PlanCluster, MakesExplainsAndSimulates) {
   EXPECT_GT(json["predictions"][1]["time_us"], json["predictions"][0]["time_us"]);
   const Finished table = plan("simulate", "2048", fabric.path(), {"--sizes", "64k"});
   EXPECT_NE(table.out.find("hierarchical_double_tree"), std::string::npos) << table.out;
+  // All rows are of this plan: the heading promises no other.
+  EXPECT_EQ(table.out.find("hierarchical_ring"), std::string::npos) << table.out;
+  EXPECT_EQ(table.out.find("all_reduce on 2048 nodes, 16384 ranks, the fastest plan"), 0U)
+      << table.out;
+}
+
+TEST(PlanCluster, TakesPortsAtNicsOfRecordedMachines) {
+  const std::vector<std::pair<std::string, std::string>> machines = {
+      {"synthetic_v100_cube_mesh.xml", "nic:0000:05:00.0"},
+      {"synthetic_h100_rails.xml", "nic:0000:18:00.0"},
+      {"synthetic_h100_rails.xml", "port:net0/1"}};
+  for (const auto& [machine, at] : machines) {
+    const TemporaryFile fabric(R"({"topocoll_fabric": 1, "ports": [{"at": ")" + at +
+                               R"(", "gbps": 12.5}]})");
+    const Finished made = topocoll_command(
+        {"plan", "make", std::string(TOPOCOLL_TEST_DATA) + "/topologies/" + machine, "--collective",
+         "all_gather", "--nodes", "4", "--fabric", fabric.path()});
+    EXPECT_EQ(made.status, 0) << at << ": " << made.err;
+    EXPECT_NE(made.out.find("hierarchical_ring"), std::string::npos) << made.out;
+  }
 }
 
 TEST(PlanCluster, WritesPlansThatVerify) {
   const TemporaryFile fabric(kRails);
   const std::string file = fabric.path() + ".plan";
-  const Finished made = plan("make", "3", fabric.path(), {"--output", file});
+  const std::string machine = fabric.path() + ".machine";
+  const Finished made =
+      plan("make", "3", fabric.path(), {"--output", file, "--topology-output", machine});
   ASSERT_EQ(made.status, 0) << made.err;
-  const Finished checked = topocoll_command({"plan", "check", file});
-  ::unlink(file.c_str());
+  const Finished checked = topocoll_command({"plan", "check", file, "--topology", machine});
   EXPECT_EQ(checked.status, 0) << checked.err;
   EXPECT_NE(checked.out.find("24 ranks"), std::string::npos) << checked.out;
-}
-
-TEST(PlanCluster, DrawsNoPictureAndSaysSo) {
-  const TemporaryFile fabric(kRails);
-  const std::string picture = fabric.path() + ".picture";
-  for (const std::string option : {"--svg", "--html", "--dot"}) {
-    const Finished finished = plan("explain", "2", fabric.path(), {option, picture});
-    EXPECT_EQ(finished.status, 1) << option;
-    EXPECT_EQ(finished.out, "");
-    EXPECT_EQ(finished.err.rfind("topocoll: " + option + " draws one machine", 0), 0U)
-        << finished.err;
-    EXPECT_NE(::access(picture.c_str(), F_OK), 0) << option;
-  }
+  const std::vector<std::string> sizes{"--plan", file, "--sizes", "1M"};
+  std::vector<std::string> there{"plan", "simulate", machine};
+  std::vector<std::string> elsewhere{"plan", "simulate", kNode};
+  for (auto* line : {&there, &elsewhere}) line->insert(line->end(), sizes.begin(), sizes.end());
+  const Finished simulated = topocoll_command(there);
+  EXPECT_NE(simulated.out.find("hierarchical_ring, 24 ranks"), std::string::npos) << simulated.err;
+  EXPECT_NE(topocoll_command(elsewhere).err.find("made for the machine"), std::string::npos);
+  ASSERT_EQ(plan("make", "3", fabric.path(), {"--output", file, "--any-machine"}).status, 0);
+  std::ifstream any(file);
+  EXPECT_EQ(nlohmann::json::parse(any)["topology_fingerprint"], "");
+  ::unlink(file.c_str());
+  ::unlink(machine.c_str());
 }
 
 TEST(PlanCluster, ErrorsAreOneLine) {
@@ -74,6 +95,7 @@ TEST(PlanCluster, ErrorsAreOneLine) {
       {topocoll_command({"plan", "make", kNode, "--fabric", fabric.path()}), "--nodes"},
       {plan("make", "2", "/no/such/file"), "/no/such/file"},
       {plan("simulate", "2", fabric.path(), {"--plan", "x.json"}), "--plan"},
+      {plan("compare", "64", fabric.path()), "plan make, explain and simulate take --nodes"},
   };
   for (const auto& [finished, word] : cases) {
     EXPECT_EQ(finished.status, 1) << finished.err;

@@ -1,9 +1,10 @@
 // The topocoll command as its users run it.
 #include <gtest/gtest.h>
-#include <sys/stat.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <sstream>
 
 #include "tools/command.h"
@@ -199,11 +200,72 @@ TEST(TopocollCommand, PlansAreDrawn) {
   }
 }
 
+TEST(TopocollCommand, NoLineLeavesThePictureOrCrossesItsTitle) {
+  const TemporaryFile file("");
+  const std::string machine =
+      std::string(TOPOCOLL_TEST_DATA) + "/topologies/synthetic_gb200_tray.xml";
+  ASSERT_EQ(topocoll_command({"plan", "explain", machine, "--svg", file.path()}).status, 0);
+  std::stringstream text;
+  text << std::ifstream(file.path()).rdbuf();
+  const std::string svg = text.str();
+  std::smatch found;
+  ASSERT_TRUE(std::regex_search(svg, found, std::regex("viewBox=\"0 (-?[0-9]+) ")));
+  const double top = std::stod(found[1]);
+  ASSERT_TRUE(std::regex_search(
+      svg, found, std::regex("<text x=\"[0-9.]+\" y=\"(-?[0-9]+)\" font-size=\"14\"")));
+  const double title = std::stod(found[1]);
+  EXPECT_GE(title, top);
+  const std::regex curve("M([-0-9.]+) ([-0-9.]+)Q([-0-9.]+) ([-0-9.]+) ([-0-9.]+) ([-0-9.]+)");
+  int curves = 0;
+  for (std::sregex_iterator it(svg.begin(), svg.end(), curve), end; it != end; ++it, ++curves) {
+    const double a = std::stod((*it)[2]);
+    const double control = std::stod((*it)[4]);
+    const double b = std::stod((*it)[6]);
+    for (double t = 0; t <= 1; t += 1.0 / 64) {
+      const double y = (1 - t) * (1 - t) * a + 2 * t * (1 - t) * control + t * t * b;
+      ASSERT_GT(y, title) << it->str();
+    }
+  }
+  EXPECT_GT(curves, 4);
+}
+
+TEST(TopocollCommand, PlansForTheGraphThatTheDocumentationShows) {
+  const std::string nodes =
+      R"("nodes": [{"id": "g0", "kind": "gpu"}, {"id": "g1", "kind": "gpu"}, {"id": "sw", "kind": "sw"}],
+         "edges": [["g0", "sw", 25], ["sw", "g0", 25], ["g1", "sw", 25], ["sw", "g1", 25]])";
+  const std::string shared =
+      R"("latency_ns": [700, null, null, null], "shared": [{"name": "port of g0", "edges": [0, 1], "gbps": 40}])";
+  const auto with = [](const std::string& members) {
+    const TemporaryFile file("{" + members + "}");
+    return topocoll_command({"plan", "make", file.path(), "--collective", "all_gather"});
+  };
+  const std::string unit = R"("unit": "GB/s per direction", )";
+  const Finished alone = with(unit + nodes);
+  EXPECT_NE(alone.out.find("bound 50 "), std::string::npos) << alone.out << alone.err;
+  const Finished shares = with(unit + nodes + ", " + shared);
+  EXPECT_EQ(shares.status, 0) << shares.err;
+  EXPECT_NE(shares.out.find("bound 40 "), std::string::npos) << shares.out;
+  const std::vector<std::pair<std::string, std::string>> wrong = {
+      {nodes, R"(unit is missing: write "unit": "GB/s per direction")"},
+      {unit + nodes + R"(, "latency_ns": [1])", "latency_ns: 1 latencies for 4 edges"},
+      {unit + nodes + R"(, "shared": [{"name": "p", "edges": [0, 4], "gbps": 1}])",
+       "shared[0].edges[1]"},
+      {unit + nodes + R"(, "shared": [{"name": "p", "edges": [0, 0], "gbps": 1}])",
+       "is given twice"},
+      {unit + nodes + R"(, "shared": [{"name": "p", "edges": [0], "gbps": 1}])", "2 edges or more"},
+      {unit + nodes + R"(, "shared": [{"name": "p", "edges": [0, 1], "gbps": 0}])",
+       "without bandwidth"}};
+  for (const auto& [members, word] : wrong) {
+    const Finished f = with(members);
+    EXPECT_EQ(f.status, 1);
+    EXPECT_NE(f.err.find(word), std::string::npos) << f.err;
+  }
+}
+
 TEST(TopocollCommand, TheChoiceBySizeIsWrittenForTopocollPlan) {
   const std::string machine = std::string(TOPOCOLL_FIXTURES) + "/rccl_rome_model_80.json";
   const std::string folder =
       ::testing::TempDir() + "/topocoll_choice_" + std::to_string(::getpid());
-  ASSERT_EQ(::mkdir(folder.c_str(), 0700), 0);
   const Finished f = topocoll_command({"plan", "compare", machine, "--output", folder});
   ASSERT_EQ(f.status, 0) << f.err;
   const std::size_t at = f.out.find("TOPOCOLL_PLAN=");
@@ -219,8 +281,43 @@ TEST(TopocollCommand, TheChoiceBySizeIsWrittenForTopocollPlan) {
     ::unlink(file.c_str());
   }
   EXPECT_EQ(next, 0u) << "all sizes are served";
-  ::rmdir(folder.c_str());
-  EXPECT_EQ(topocoll_command({"plan", "compare", machine, "--output", folder}).status, 1);
+  EXPECT_EQ(::rmdir(folder.c_str()), 0) << "it was made, and holds nothing else";
+}
+
+TEST(TopocollCommand, FoldersThatCannotServeTopocollPlanAreRefused) {
+  const std::string machine = std::string(TOPOCOLL_FIXTURES) + "/rccl_rome_model_80.json";
+  const TemporaryFile file("");
+  const std::string comma = ::testing::TempDir() + "/topocoll_a,b_" + std::to_string(::getpid());
+  for (const auto& [folder, word] :
+       {std::pair(file.path() + "/x", "--output"), {comma, "a comma separates"}}) {
+    const Finished f = topocoll_command({"plan", "compare", machine, "--output", folder});
+    EXPECT_EQ(f.status, 1);
+    EXPECT_TRUE(is_one_line(f.err)) << f.err;
+    EXPECT_NE(f.err.find(word), std::string::npos) << f.err;
+  }
+  EXPECT_NE(::access(comma.c_str(), F_OK), 0) << "nothing was made";
+}
+
+TEST(TopocollCommand, SimulatesNoPlanOfAnotherCollectiveThanAskedFor) {
+  const std::string machine = std::string(TOPOCOLL_FIXTURES) + "/dgx1v_8xV100.json";
+  const TemporaryFile plan("");
+  ASSERT_EQ(topocoll_command(
+                {"plan", "make", machine, "--collective", "all_gather", "--output", plan.path()})
+                .status,
+            0);
+  const std::vector<std::string> line{"plan",      "simulate", machine, "--plan",
+                                      plan.path(), "--sizes",  "1M"};
+  EXPECT_NE(topocoll_command(line).out.find("all_gather by"), std::string::npos);
+  auto asks = line;
+  asks.insert(asks.end(), {"--collective", "all_reduce"});
+  const Finished f = topocoll_command(asks);
+  EXPECT_EQ(f.status, 1);
+  EXPECT_TRUE(is_one_line(f.err)) << f.err;
+  EXPECT_NE(f.err.find("is for all_gather, and --collective asks for all_reduce"),
+            std::string::npos)
+      << f.err;
+  asks.back() = "all_gather";
+  EXPECT_EQ(topocoll_command(asks).status, 0);
 }
 
 TEST(TopocollCommand, BadCommandLinesAreStatusTwo) {

@@ -1,4 +1,5 @@
-// A bare graph in JSON: nodes that are GPUs or switches, and directed links with their bandwidth.
+// A bare graph in JSON: nodes that are GPUs or switches, and directed links with their bandwidth,
+// and with latencies and shared capacities where somebody knows them.
 #include <fmt/format.h>
 
 #include <array>
@@ -16,6 +17,7 @@ constexpr std::size_t kMaxNodes = 1U << 17;
 constexpr std::size_t kMaxEdges = 1U << 18;
 constexpr std::size_t kMaxIdBytes = 256;
 constexpr double kMaxGbps = 1e6;
+constexpr double kMaxLatencyNs = 1e12;
 constexpr const char* kUnit = "GB/s per direction";
 
 struct OtherFile {
@@ -36,6 +38,14 @@ constexpr std::array<OtherFile, 3> kOtherFiles = {
 void refuse_other_files(const JsonView& root) {
   for (const OtherFile& other : kOtherFiles) {
     if (root.has(other.member)) root.fail(other.hint);
+  }
+}
+
+void check_unit(const JsonView& root) {
+  if (!root.has("unit")) {
+    root.fail(fmt::format("unit is missing: write \"unit\": \"{}\"", kUnit));
+  } else if (root["unit"].text(kMaxIdBytes) != kUnit) {
+    root["unit"].fail(fmt::format("expected \"{}\"", kUnit));
   }
 }
 
@@ -77,6 +87,48 @@ void read_edge(const JsonView& view, Topology& result, const std::set<std::strin
   result.edges.push_back(std::move(edge));
 }
 
+/// A number or null for each edge.
+void read_latencies(const JsonView& list, Topology& result, const JsonErrors& errors) {
+  const std::size_t count = list.array(kMaxEdges);
+  if (errors.ok() && count != result.edges.size()) {
+    return list.fail(fmt::format("{} latencies for {} edges", count, result.edges.size()));
+  }
+  for (std::size_t i = 0; errors.ok() && i < count; ++i) {
+    if (list.at(i).is_null()) continue;
+    result.edges[i].latency_ns.declared = list.at(i).number(0, kMaxLatencyNs);
+  }
+}
+
+/// Edges, by their index, that share a capacity.
+void read_groups(const JsonView& list, Topology& result, const JsonErrors& errors) {
+  const std::size_t count = list.array(kMaxEdges);
+  std::set<std::string> names;
+  for (std::size_t i = 0; errors.ok() && i < count; ++i) {
+    const JsonView view = list.at(i);
+    view.members({"name", "edges", "gbps"});
+    CapacityGroup group;
+    group.id = view["name"].text(kMaxIdBytes);
+    if (errors.ok() && group.id.empty()) view["name"].fail("is empty");
+    if (!names.insert(group.id).second) view["name"].fail(json_quote(group.id) + " is given twice");
+    const double gbps = view["gbps"].number(0, kMaxGbps);
+    if (gbps == 0) view["gbps"].fail("a group without bandwidth: leave its edges out");
+    group.bandwidth_gbps.declared = gbps;
+    const JsonView members = view["edges"];
+    const std::size_t size = members.array(result.edges.size());
+    std::set<std::int64_t> edges;
+    for (std::size_t m = 0; errors.ok() && m < size; ++m) {
+      const std::int64_t edge =
+          members.at(m).integer(0, static_cast<std::int64_t>(result.edges.size()) - 1);
+      if (!errors.ok()) return;
+      if (!edges.insert(edge).second) members.at(m).fail("is given twice");
+      const TopologyEdge& e = result.edges[static_cast<std::size_t>(edge)];
+      group.members.push_back({e.from, e.to, e.kind});
+    }
+    if (errors.ok() && size < 2) members.fail("a group has 2 edges or more");
+    result.groups.push_back(std::move(group));
+  }
+}
+
 }  // namespace
 
 Result<Topology> read_graph_json(std::string_view text, const std::string& file) {
@@ -86,12 +138,11 @@ Result<Topology> read_graph_json(std::string_view text, const std::string& file)
   const JsonView root(*json, errors);
   refuse_other_files(root);
   if (!errors.ok()) return errors.status();
-  root.members({"name", "source", "unit", "nodes", "edges", "expect", "published"});
+  root.members(
+      {"name", "source", "unit", "nodes", "edges", "latency_ns", "shared", "expect", "published"});
   Topology result;
   if (root.has("name")) result.host = root["name"].text(kMaxIdBytes);
-  if (root["unit"].text(kMaxIdBytes) != kUnit) {
-    root["unit"].fail(fmt::format("expected \"{}\"", kUnit));
-  }
+  check_unit(root);
   std::set<std::string> ids;
   const JsonView nodes = root["nodes"];
   const std::size_t node_count = nodes.array(kMaxNodes);
@@ -102,6 +153,8 @@ Result<Topology> read_graph_json(std::string_view text, const std::string& file)
   for (std::size_t i = 0; errors.ok() && i < edge_count; ++i) {
     read_edge(edges.at(i), result, ids, pairs);
   }
+  if (root.has("latency_ns")) read_latencies(root["latency_ns"], result, errors);
+  if (root.has("shared")) read_groups(root["shared"], result, errors);
   if (!errors.ok()) return errors.status();
   return result;
 }

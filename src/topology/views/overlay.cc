@@ -148,7 +148,14 @@ void Overlay::place_switches(const std::vector<std::size_t>& switches,
   }
 }
 
-std::string Overlay::arrows(const std::vector<Box>& boxes) const {
+double curve_top(double y1, double control, double y2) {
+  const double turn = y1 - 2 * control + y2;
+  const double t = turn == 0 ? 0 : (y1 - control) / turn;  // where the curve is level
+  const double ends = std::min(y1, y2);
+  return t > 0 && t < 1 ? std::min(ends, y1 - t * (y1 - control)) : ends;
+}
+
+std::string Overlay::arrows(const std::vector<Box>& boxes, double& top) const {
   std::string text;
   auto to = std::back_inserter(text);
   for (std::size_t k = 0; k < what_.lines.size(); ++k) {
@@ -173,6 +180,7 @@ std::string Overlay::arrows(const std::vector<Box>& boxes) const {
       const double y = a.middle_y() + dy / 2 - dx / length * bend;
       const auto [x1, y1] = leave(a, x, y);
       const auto [x2, y2] = leave(b, x, y);
+      top = std::min(top, curve_top(y1, y, y2));
       fmt::format_to(
           to,
           "<path d=\"M{:.0f} {:.0f}Q{:.0f} {:.0f} {:.0f} {:.0f}\" marker-end=\"url(#arrow{})\"/>\n",

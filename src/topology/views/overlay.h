@@ -18,6 +18,9 @@ struct Box {
   [[nodiscard]] double middle_y() const { return y + height / 2; }
 };
 
+/// The least y on a quadratic curve from y1 to y2 with the control point's y.
+double curve_top(double y1, double control, double y2);
+
 class Overlay {
  public:
   Overlay(const PictureOverlay& what, const Picture& picture) : what_(what), picture_(picture) {}
@@ -34,7 +37,8 @@ class Overlay {
   [[nodiscard]] bool crosses_cut(std::size_t a, std::size_t b) const {
     return is_marked(a) != is_marked(b);
   }
-  [[nodiscard]] std::string arrows(const std::vector<Box>& boxes) const;
+  /// `top` becomes the least y of an arrow, if that is less.
+  [[nodiscard]] std::string arrows(const std::vector<Box>& boxes, double& top) const;
   /// From (x, y) downwards; both become its ends.
   [[nodiscard]] std::string legend(double& x, double& y) const;
   /// Styles and arrow heads.

@@ -29,7 +29,8 @@ class Layout {
 
   std::string draw() {
     double width = 0;
-    double y = kPad + (overlay_.on() ? kHeading : 0);
+    const double below_heading = kPad + (overlay_.on() ? kHeading : 0);
+    double y = below_heading;
     std::vector<std::size_t> top;
     for (const std::size_t root : picture_.tree().roots()) {
       if (picture_.is_drawn(root)) top.push_back(root);
@@ -43,29 +44,32 @@ class Layout {
     }
     std::string boxes;
     for (const std::size_t root : top) box(root, boxes, 0);
-    std::string lines = links();
-    if (overlay_.on()) lines += overlay_.arrows(boxes_);
+    double highest = below_heading;
+    std::string lines = links(highest);
+    if (overlay_.on()) lines += overlay_.arrows(boxes_, highest);
+    // Long curves rise above the boxes: the canvas, and the heading with it, begins above them.
+    const double begin = std::floor(highest - below_heading);
     // On a circle lines end at boxes; boxes in boxes would hide them.
     std::string body = circle_ ? lines + boxes : boxes + lines;
-    if (overlay_.on()) body = overlay_.definitions() + body + heading_and_legend(width, y);
+    if (overlay_.on()) body = overlay_.definitions() + body + heading_and_legend(begin, width, y);
     return fmt::format(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" "
-        "viewBox=\"0 0 {0:.0f} {1:.0f}\" font-family=\"sans-serif\" font-size=\"11\">\n"
+        "viewBox=\"0 {3:.0f} {0:.0f} {1:.0f}\" font-family=\"sans-serif\" font-size=\"11\">\n"
         "<style>rect{{stroke:#888}}rect.bad{{stroke:#d00;stroke-width:2.5}}"
         "path{{fill:none;stroke-width:1.2;opacity:.55}}path:hover,path.bad{{stroke-width:3;opacity:"
         "1}}"
         "g:hover>rect{{stroke:#000}}</style>\n{2}</svg>\n",
-        std::max(width + kPad, 40.0), y + kPad, body);
+        std::max(width + kPad, 40.0), y + kPad - begin, body, begin);
   }
 
  private:
   /// Beside the picture; `right` and `bottom` grow by it.
-  std::string heading_and_legend(double& right, double& bottom) const {
+  std::string heading_and_legend(double top, double& right, double& bottom) const {
     double x = right + 2 * kPad;
     double y = kPad + 2 * kHeading;
     std::string text = fmt::format(
         "<text x=\"{:.0f}\" y=\"{:.0f}\" font-size=\"14\" font-weight=\"bold\">{}</text>\n", kPad,
-        kPad + kTitle, xml_escape(overlay_.what().title));
+        top + kPad + kTitle, xml_escape(overlay_.what().title));
     text += overlay_.legend(x, y);
     right = std::max(x, kPad + 8 * static_cast<double>(overlay_.what().title.size()));
     bottom = std::max(bottom, y);
@@ -139,7 +143,8 @@ class Layout {
     return overlay_.on() ? " class=\"under\"" : "";
   }
 
-  [[nodiscard]] std::string links() const {
+  /// `top` becomes the least y of a line, if that is less.
+  [[nodiscard]] std::string links(double& top) const {
     std::string text;
     for (const DrawnLink& link : picture_.links()) {
       const Box& a = boxes_[link.from];
@@ -151,6 +156,7 @@ class Layout {
       const double y2 = b.middle_y();
       // Bent aside in proportion to its length, so that curves of a row do not lie on each other.
       const double bend = circle_ ? 0 : 0.18 * std::hypot(x2 - x1, y2 - y1) + 12;
+      top = std::min(top, curve_top(y1, (y1 + y2) / 2 - bend, y2));
       fmt::format_to(std::back_inserter(text),
                      "<path d=\"M{:.1f} {:.1f}Q{:.1f} {:.1f} {:.1f} {:.1f}\" stroke=\"{}\"{}>"
                      "<title>{}</title></path>\n",
