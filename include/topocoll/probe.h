@@ -10,7 +10,8 @@
 //
 // Results are kept in a file below the cache directory (TOPOCOLL_CACHE_DIR), one for each make-up
 // of a machine. A kept result is used if a few of its figures, measured again, are still the same;
-// this takes a fraction of a second. Without a usable directory or file everything is measured.
+// this takes a fraction of a second. One that lacks measurements is measured anew, and takes no
+// fuller one's place. Without a usable directory or file everything is measured.
 //
 // Thread rule: any thread; two probes at a time on one machine disturb each other.
 // Failure rule: what cannot be measured is a note of the topology. An error is returned only if an

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <charconv>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -14,15 +15,24 @@ namespace topocoll {
 namespace {
 
 /// Changes with the meaning of the figures: a file of another version is not used.
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
 constexpr std::size_t kMaxBytes = std::size_t{32} << 20;
 
 std::string file_name(const Topology& machine) {
   return fmt::format("probe-{}.json", machine.fingerprint());
 }
 
-std::string first_line(const Topology& machine, std::string_view json) {
-  return fmt::format("topocoll-probe {} {} {}\n", kVersion, machine.fingerprint(), hash_text(json));
+std::string first_line(const Topology& machine, std::string_view json, std::size_t missing) {
+  return fmt::format("topocoll-probe {} {} {} {}\n", kVersion, machine.fingerprint(),
+                     hash_text(fmt::format("{} {}", missing, json)), missing);
+}
+
+/// The number at a first line's end; whether the line is right is for first_line() to say.
+std::size_t missing_of(std::string_view line) {
+  std::size_t missing = 0;
+  const std::size_t start = line.rfind(' ') + 1;  // 0 if there is no space
+  std::from_chars(line.data() + start, line.data() + line.size(), missing);
+  return missing;
 }
 
 }  // namespace
@@ -40,24 +50,26 @@ std::string cache_path(const std::string& directory, const Topology& machine) {
   return directory + "/" + file_name(machine);
 }
 
-Result<std::optional<Topology>> load_kept(const std::string& directory, const Topology& machine) {
+Result<std::optional<Kept>> load_kept(const std::string& directory, const Topology& machine) {
   const std::string path = cache_path(directory, machine);
-  if (::access(path.c_str(), F_OK) != 0) return std::optional<Topology>();
+  if (::access(path.c_str(), F_OK) != 0) return std::optional<Kept>();
   auto text = read_private_file(path, kMaxBytes);
   if (!text.ok()) return text.status();
   const std::size_t line = std::min(text->find('\n'), text->size() - 1) + 1;
   const std::string_view json = std::string_view(*text).substr(line);
-  if (text->substr(0, line) != first_line(machine, json)) {
+  const std::size_t missing = missing_of(std::string_view(*text).substr(0, line));
+  if (text->substr(0, line) != first_line(machine, json, missing)) {
     return Status(Cause::kInvalidArgument, path + ": damaged, or of another version or machine");
   }
   auto kept = topology_from_json(json);
   if (!kept.ok()) return kept.status().annotated(path);
-  return std::optional(std::move(*kept));
+  return std::optional(Kept{std::move(*kept), missing});
 }
 
-Status keep(const std::string& directory, const Topology& measured) {
+Status keep(const std::string& directory, const Topology& measured, std::size_t missing) {
   const std::string json = to_json(measured);
-  return write_private_file(directory, file_name(measured), first_line(measured, json) + json);
+  return write_private_file(directory, file_name(measured),
+                            first_line(measured, json, missing) + json);
 }
 
 void copy_measurements(const Topology& from, Topology& to) {

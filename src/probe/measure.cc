@@ -133,16 +133,22 @@ std::vector<ProbeTask> sentinel_tasks(const Topology& kept) {
   return tasks;
 }
 
-void measure(Os& os, const std::vector<ProbeTask>& tasks, const MeasureRequest& request,
-             Topology& topology) {
+std::size_t measure(Os& os, const std::vector<ProbeTask>& tasks, const MeasureRequest& request,
+                    Topology& topology) {
   Measurer measurer(os, topology);
   const TimePoint start = os.now();
   std::size_t done = 0;
+  std::size_t missing = 0;
   const auto progress = [&] {
     if (request.on_progress)
       request.on_progress(static_cast<int>(done), static_cast<int>(tasks.size()));
   };
   const auto time_left = [&] { return os.now() - start < request.budget; };
+  // What the system refuses for good (a CPU, binding memory) is not missing: nobody gets it.
+  const auto failed = [&](const Status& s) {
+    measurer.note(s);
+    if (s.cause() == Cause::kTimeout || s.cause() == Cause::kResource) ++missing;
+  };
   std::vector<const ProbeTask*> interrupted;
   for (; done < tasks.size() && time_left(); ++done) {
     progress();
@@ -150,7 +156,7 @@ void measure(Os& os, const std::vector<ProbeTask>& tasks, const MeasureRequest& 
     if (s.cause() == Cause::kTimeout)
       interrupted.push_back(&tasks[done]);
     else if (!s.ok())
-      measurer.note(s);
+      failed(s);
   }
   // Who lost a CPU to somebody else has another try, as often as there is time.
   for (std::size_t i = 0; i < interrupted.size(); ++i) {
@@ -158,7 +164,7 @@ void measure(Os& os, const std::vector<ProbeTask>& tasks, const MeasureRequest& 
     if (s.cause() == Cause::kTimeout && time_left())
       interrupted.push_back(interrupted[i]);
     else if (!s.ok())
-      measurer.note(s);
+      failed(s);
   }
   progress();
   measurer.finish();
@@ -167,6 +173,7 @@ void measure(Os& os, const std::vector<ProbeTask>& tasks, const MeasureRequest& 
         fmt::format("{} of {} measurements were left out: the {} ms for them were over",
                     tasks.size() - done, tasks.size(), request.budget.count()));
   }
+  return missing + tasks.size() - done;
 }
 
 bool contradict(const Figure& a, const Figure& b) {

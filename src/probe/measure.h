@@ -31,9 +31,10 @@ struct MeasureRequest {
   std::function<void(int done, int total)> on_progress;
 };
 
-/// Runs the tasks in their order and adds their edges to `topology`.
-void measure(Os& os, const std::vector<ProbeTask>& tasks, const MeasureRequest& request,
-             Topology& topology);
+/// Runs the tasks in their order and adds their edges to `topology`. Returns how many are missing
+/// that may succeed another time: the time was over, a CPU was busy, or memory was short.
+std::size_t measure(Os& os, const std::vector<ProbeTask>& tasks, const MeasureRequest& request,
+                    Topology& topology);
 
 /// Whether two measurements of one thing contradict each other: their intervals are apart, and the
 /// medians by more than a quarter.

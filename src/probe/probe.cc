@@ -18,7 +18,7 @@ namespace {
 struct Start {
   Topology machine;
   std::string directory;  ///< of kept results; empty: none
-  std::optional<Topology> kept;
+  std::optional<Kept> kept;
 };
 
 /// The machine and what is known of it. What is wrong with the cache becomes a note.
@@ -53,8 +53,10 @@ Result<Start> start(bool use_cache) {
   return s;
 }
 
-/// Whether a few figures are still the same; else a note says which is not.
-bool still_holds(const Topology& kept, const ProbeOptions& options, Topology& machine) {
+enum class Check { kHolds, kContradicted, kUnclear };
+
+/// Whether a few figures are still the same; a note says which is not.
+Check check(const Topology& kept, const ProbeOptions& options, Topology& machine) {
   const auto tasks = sentinel_tasks(kept);
   Topology fresh = machine;
   fresh.notes.clear();
@@ -64,8 +66,28 @@ bool still_holds(const Topology& kept, const ProbeOptions& options, Topology& ma
     log().info("a kept probe no longer holds: {}", what);
     machine.notes.push_back("measured anew: " + what);
   }
+  if (!changed.empty()) return Check::kContradicted;
   // A sentinel that cannot be measured says nothing for the rest.
-  return changed.empty() && fresh.notes.empty() && !tasks.empty();
+  return fresh.notes.empty() && !tasks.empty() ? Check::kHolds : Check::kUnclear;
+}
+
+std::string lacks(const Start& begun) {
+  return fmt::format("an earlier probe ({}) lacks {} measurement{}",
+                     cache_path(begun.directory, begun.machine), begun.kept->missing,
+                     begun.kept->missing == 1 ? "" : "s");
+}
+
+/// Keeps what was measured, unless what is kept has more.
+void keep_fuller(Start& begun, std::size_t missing) {
+  Topology& machine = begun.machine;
+  if (begun.kept && begun.kept->missing < missing) {
+    machine.notes.push_back(
+        fmt::format("the result is not kept: it lacks {} measurement{}, and that of an earlier "
+                    "probe has more: {}",
+                    missing, missing == 1 ? "" : "s", cache_path(begun.directory, machine)));
+  } else if (Status s = keep(begun.directory, machine, missing); !s.ok()) {
+    machine.notes.push_back("the result is not kept: " + s.text());
+  }
 }
 
 /// Measures the first once more: on a machine that others share, figures may move meanwhile.
@@ -84,11 +106,21 @@ Result<Topology> probe_topology(const ProbeOptions& options) {
   auto begun = start(options.use_cache);
   if (!begun.ok()) return begun.status();
   Topology& machine = begun->machine;
-  if (begun->kept && still_holds(*begun->kept, options, machine)) {
-    copy_measurements(*begun->kept, machine);
-    machine.notes.push_back("measured by an earlier probe, checked now: " +
-                            cache_path(begun->directory, machine));
-    return std::move(machine);
+  if (begun->kept && begun->kept->missing > 0) {
+    machine.notes.push_back("measured anew: " + lacks(*begun));
+  } else if (begun->kept) {
+    switch (check(begun->kept->topology, options, machine)) {
+      case Check::kHolds:
+        copy_measurements(begun->kept->topology, machine);
+        machine.notes.push_back("measured by an earlier probe, checked now: " +
+                                cache_path(begun->directory, machine));
+        return std::move(machine);
+      case Check::kContradicted:
+        begun->kept.reset();  // however full it is, it is wrong
+        break;
+      case Check::kUnclear:
+        break;
+    }
   }
   std::mt19937_64 random(options.seed ? *options.seed : std::random_device()());
   const auto tasks = probe_tasks(machine, random);
@@ -96,19 +128,20 @@ Result<Topology> probe_topology(const ProbeOptions& options) {
   if (!hosts.empty() && hosts.front()->cpus.size() == 1) {
     machine.notes.emplace_back("this process may use one CPU: nothing was measured between CPUs");
   }
-  measure(Os::real(), tasks, {options.budget, options.on_progress}, machine);
+  const std::size_t missing =
+      measure(Os::real(), tasks, {options.budget, options.on_progress}, machine);
   note_drift(tasks, machine);
-  if (begun->directory.empty()) return std::move(machine);
-  if (Status s = keep(begun->directory, machine); !s.ok()) {
-    machine.notes.push_back("the result is not kept: " + s.text());
-  }
+  if (!begun->directory.empty()) keep_fuller(*begun, missing);
   return std::move(machine);
 }
 
 Result<Topology> known_topology() {
   auto begun = start(true);
   if (!begun.ok()) return begun.status();
-  if (begun->kept) copy_measurements(*begun->kept, begun->machine);
+  if (begun->kept) {
+    copy_measurements(begun->kept->topology, begun->machine);
+    if (begun->kept->missing > 0) begun->machine.notes.push_back(lacks(*begun));
+  }
   return std::move(begun->machine);
 }
 

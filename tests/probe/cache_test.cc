@@ -54,7 +54,10 @@ TEST_F(ProbeCache, WhatIsKeptComesBack) {
   const auto kept = load_kept(directory_, machine());
   ASSERT_TRUE(kept.ok()) << kept.status().to_string();
   ASSERT_TRUE(kept->has_value());
-  EXPECT_EQ(to_json(**kept), to_json(measured()));
+  EXPECT_EQ(to_json((*kept)->topology), to_json(measured()));
+  EXPECT_EQ((*kept)->missing, 0u);
+  ASSERT_TRUE(keep(directory_, measured(), 12).ok());
+  EXPECT_EQ(load_kept(directory_, machine()).value()->missing, 12u);
   struct stat facts {};
   ASSERT_EQ(::stat(path().c_str(), &facts), 0);
   EXPECT_EQ(facts.st_mode & 0777, 0600u);
@@ -75,11 +78,13 @@ TEST_F(ProbeCache, DamagedFilesAreRefused) {
   const std::string good = read();
   std::string changed = good;
   changed[good.size() / 2] ^= 1;
+  std::string missing = good;
+  missing[good.find('\n') - 1] = '1';
   std::string version = good;
   version[version.find(' ') + 1] = '0';
   for (const std::string& text :
        {std::string(), good.substr(0, 10), good.substr(0, good.size() - 5), good + " ", changed,
-        version, std::string("{}")}) {
+        missing, version, std::string("{}")}) {
     write(text);
     EXPECT_EQ(refusal(), path() + ": damaged, or of another version or machine");
   }

@@ -112,6 +112,30 @@ TEST_F(Probe, AKeptResultThatNoLongerHoldsIsReplaced) {
   }
 }
 
+TEST_F(Probe, AnIncompleteResultIsMeasuredAnewAndReplacesNoFullerOne) {
+  ProbeOptions none;
+  none.budget = 0ms;
+  ASSERT_TRUE(probe_topology(none).ok());
+  const auto missing = [&] {
+    return load_kept(directory_, known_topology().value()).value()->missing;
+  };
+  const std::size_t all = missing();
+  ASSERT_GT(all, 0u);
+  EXPECT_THAT(known_topology().value().notes, Contains(HasSubstr(" lacks " + std::to_string(all))));
+  const auto again = probe_topology();
+  ASSERT_TRUE(again.ok());
+  EXPECT_THAT(again->notes, Contains(AllOf(HasSubstr("measured anew: an earlier probe"),
+                                           HasSubstr(" lacks " + std::to_string(all)))));
+  EXPECT_THAT(again->notes, Not(Contains(HasSubstr("checked now"))));
+  const std::size_t left = missing();
+  if (left == all) GTEST_SKIP() << "this machine is too busy to measure anything";
+  const auto poor = probe_topology(none);
+  ASSERT_TRUE(poor.ok());
+  EXPECT_THAT(poor->notes, Contains(HasSubstr("the result is not kept: it lacks " +
+                                              std::to_string(all) + " measurement")));
+  EXPECT_EQ(missing(), left) << "a poorer result took a fuller one's place";
+}
+
 TEST_F(Probe, WorksWithoutAUsableCache) {
   std::ofstream(directory_) << "a file";
   const auto t = probe_topology();
@@ -141,7 +165,7 @@ TEST_F(Probe, CpusThatCannotBeHadAreNotes) {
   os.fail("pin_thread", Status(Cause::kSystem, "no"));
   Topology t = synthetic_topology("numa:1 core:2 pu:1").value();
   std::mt19937_64 random(1);
-  measure(os, probe_tasks(t, random), {}, t);
+  EXPECT_EQ(measure(os, probe_tasks(t, random), {}, t), 0u) << "another try is as vain";
   EXPECT_EQ(measurements(t, "coherence") + measurements(t, "memory"), 0);
   EXPECT_THAT(t.notes, Contains(HasSubstr("not measured: CPU ")));
 }
