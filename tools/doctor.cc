@@ -41,6 +41,9 @@ Text examine(DoctorRequest& request) {
                                   "the environment",
                                   {},
                                   "topocoll options"});
+    for (const char* part : {"machine", "correctness", "speed"}) {
+      report.not_looked_at[part] = "the options are to be right first";
+    }
     return finish(report, request);
   }
   ProgressBar bar("measuring");
@@ -62,6 +65,7 @@ Text examine(DoctorRequest& request) {
   report.ranks = std::move(*run);
   if (report.ranks.failure) {
     report.correctness.push_back(*report.ranks.failure);
+    report.not_looked_at["speed"] = "all_reduce is to work first";
   } else {
     report.speed = judge_speed(report.ranks, *machine);
   }

@@ -1,10 +1,13 @@
 #include "doctor_ranks.h"
 
 #include <fmt/format.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
@@ -147,8 +150,35 @@ class Rank {
 
 std::string rank_id(int rank) { return fmt::format("rank {}", rank); }
 
+/// What keeps this process from the descriptors for `ranks` ranks: a pipe, the store's listener and
+/// event, and a connection for each. The launcher would say so on stderr alone.
+std::optional<Finding> lack_of_descriptors(int ranks) {
+  const int needed = 4 + ranks;
+  std::vector<int> opened;
+  int error = 0;
+  while (static_cast<int>(opened.size()) < needed && error == 0) {
+    const int fd = ::eventfd(0, EFD_CLOEXEC);
+    if (fd >= 0) {
+      opened.push_back(fd);
+    } else {
+      error = errno;
+    }
+  }
+  for (const int fd : opened) ::close(fd);
+  if (error == 0) return std::nullopt;
+  return Finding{"all-reduce-failed",
+                 Severity::kError,
+                 {"host"},
+                 fmt::format("the ranks could not be started: {}", std::strerror(error)),
+                 fmt::format("{} ranks need {} more file descriptors, and there are {}", ranks,
+                             needed, opened.size()),
+                 {},
+                 "ulimit -n 1024"};
+}
+
 /// Why the run failed, by what the ranks and the launcher say of it.
-Finding failure_of(const Shared& shared, int ranks, const perf::Launched& launched) {
+Finding failure_of(const std::string& program, const Shared& shared, int ranks,
+                   const perf::Launched& launched) {
   Finding finding{"all-reduce-failed", Severity::kError, {}, "", "", {}, ""};
   finding.fix =
       "look for what ended it (dmesg | tail, ulimit -a); with the limits above in order, please "
@@ -179,12 +209,17 @@ Finding failure_of(const Shared& shared, int ranks, const perf::Launched& launch
     return finding;
   }
   finding.text = fmt::format("the ranks could not be run (exit status {})", launched.exit_status);
+  finding.evidence = fmt::format("the lines on stderr that begin with \"{}:\"", program);
   return finding;
 }
 
 }  // namespace
 
 Result<RanksReport> run_ranks(const std::string& program, int ranks) {
+  RanksReport report;
+  report.ranks = ranks;
+  report.failure = lack_of_descriptors(ranks);
+  if (report.failure) return report;
   const std::size_t bytes = sizeof(Shared) + sizeof(RankWord) * static_cast<std::size_t>(ranks);
   void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return Status(Cause::kResource, "no memory for the ranks' reports");
@@ -195,13 +230,11 @@ Result<RanksReport> run_ranks(const std::string& program, int ranks) {
       perf::launch(program, ranks, [shared](int rank, int size, std::shared_ptr<Store> store) {
         return Rank(rank, size, *shared).run(std::move(store));
       });
-  RanksReport report;
-  report.ranks = ranks;
   report.tuning = shared->tuning;
   const std::size_t done = std::min(shared->sizes_done, shared->timings.size());
   report.timings.assign(shared->timings.begin(),
                         shared->timings.begin() + static_cast<std::ptrdiff_t>(done));
-  if (launched.exit_status != 0) report.failure = failure_of(*shared, ranks, launched);
+  if (launched.exit_status != 0) report.failure = failure_of(program, *shared, ranks, launched);
   ::munmap(memory, bytes);
   return report;
 }

@@ -128,18 +128,23 @@ std::vector<Finding> judge_speed(const RanksReport& ranks, const Topology& probe
 }
 
 std::string render_text(const DoctorReport& report) {
+  const int ranks = report.ranks.ranks;
   const std::array<std::string, 4> titles = {
-      "environment and limits", "machine " + report.host,
-      fmt::format("all_reduce among {} rank process{}", report.ranks.ranks,
-                  report.ranks.ranks == 1 ? "" : "es"),
+      "environment and limits", report.host.empty() ? "machine" : "machine " + report.host,
+      ranks == 0 ? "all_reduce among rank processes"
+                 : fmt::format("all_reduce among {} rank process{}", ranks, ranks == 1 ? "" : "es"),
       "latency and bandwidth"};
   const Sections all = sections(report);
   std::string text;
   for (std::size_t i = 0; i < all.size(); ++i) {
-    const std::vector<Finding>& findings = *all[i].second;
-    text +=
-        fmt::format("{}. {}:{}\n", i + 1, titles[i], findings.empty() ? " nothing is wrong" : "");
-    text += topocoll::render_text(findings);
+    const auto& [name, findings] = all[i];
+    std::string verdict = findings->empty() ? " nothing is wrong" : "";
+    if (const auto skipped = report.not_looked_at.find(name);
+        skipped != report.not_looked_at.end()) {
+      verdict = " not looked at: " + skipped->second;
+    }
+    text += fmt::format("{}. {}:{}\n", i + 1, titles[i], verdict);
+    text += topocoll::render_text(*findings);
   }
   text += timing_lines(report.ranks);
   if (!report.ranks.tuning.empty()) text += "   " + report.ranks.tuning + "\n";
@@ -153,7 +158,8 @@ std::string to_json(const DoctorReport& report) {
                                  {"host", report.host},
                                  {"fingerprint", report.fingerprint},
                                  {"plan_fingerprint", report.plan_fingerprint},
-                                 {"findings", nlohmann::ordered_json::object()}};
+                                 {"findings", nlohmann::ordered_json::object()},
+                                 {"not_looked_at", report.not_looked_at}};
   for (const auto& [name, findings] : sections(report)) {
     json["findings"][name] = nlohmann::ordered_json::parse(topocoll::to_json(*findings));
   }
@@ -166,7 +172,7 @@ std::string to_json(const DoctorReport& report) {
                        {"busbw_gbps", report.ranks.busbw_gbps(t)}});
   }
   json["all_reduce"] = {{"ranks", report.ranks.ranks},
-                        {"verified", !report.ranks.failure.has_value()},
+                        {"verified", report.ranks.ranks > 0 && !report.ranks.failure.has_value()},
                         {"tuning", report.ranks.tuning},
                         {"timings", std::move(timings)}};
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";

@@ -4,6 +4,7 @@
 // Thread rule: a value. Failure rule: none.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,8 @@ struct DoctorReport {
   std::vector<Finding> machine;
   std::vector<Finding> correctness;
   std::vector<Finding> speed;
+  /// Why nothing is said of a part, by its name: "machine", "correctness", "speed".
+  std::map<std::string, std::string> not_looked_at;
   RanksReport ranks;
   std::string host;
   std::string fingerprint;       ///< of all that discovery sees

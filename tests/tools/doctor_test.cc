@@ -156,6 +156,7 @@ TEST(Doctor, VerifiesAnAllReduceAndTimesIt) {
     EXPECT_EQ(report["all_reduce"]["ranks"], ranks);
     EXPECT_EQ(report["all_reduce"]["timings"].size(), 3U);
     EXPECT_EQ(report["findings"]["correctness"].size(), 0U);
+    EXPECT_TRUE(report["not_looked_at"].empty());
     for (const json& timing : report["all_reduce"]["timings"]) EXPECT_GT(timing["median_us"], 0);
   }
   EXPECT_THAT(doctor({}).out, HasSubstr("4. latency and bandwidth"));
@@ -168,8 +169,34 @@ TEST(Doctor, NamesAWrongOptionAndStartsNothing) {
   EXPECT_EQ(report["findings"]["environment"][0]["code"], "option");
   EXPECT_THAT(f.out, HasSubstr("TOPOCOLL_SPIN_US"));
   EXPECT_EQ(report["all_reduce"]["ranks"], 0);
+  EXPECT_EQ(report["all_reduce"]["verified"], false);
+  for (const char* part : {"machine", "correctness", "speed"}) {
+    EXPECT_EQ(report["not_looked_at"][part], "the options are to be right first") << part;
+  }
+  const std::string text = doctor({}, {{"TOPOCOLL_SPIN_US", "often"}}).out;
+  EXPECT_THAT(text, HasSubstr("2. machine: not looked at: the options are to be right first"));
+  EXPECT_THAT(text, HasSubstr("3. all_reduce among rank processes: not looked at"));
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("nothing is wrong")));
   EXPECT_EQ(doctor({"--ranks", "65"}).status, 2);
   EXPECT_EQ(doctor({"--ranks", "0"}).status, 2);
+}
+
+TEST(Doctor, SaysWhyNoRankCouldBeStarted) {
+  for (const std::string limit : {"5", "6"}) {
+    const Finished f = run(
+        {"/bin/sh", "-c", "ulimit -n " + limit + "; exec \"$0\" doctor --no-cache --json --ranks 2",
+         TOPOCOLL_COMMAND},
+        {});
+    EXPECT_EQ(f.status, 3) << f.err;
+    const json report = json::parse(f.out);
+    ASSERT_EQ(report["findings"]["correctness"].size(), 1U) << f.out;
+    const json& finding = report["findings"]["correctness"][0];
+    EXPECT_EQ(finding["code"], "all-reduce-failed");
+    EXPECT_THAT(finding["text"], HasSubstr("Too many open files"));
+    EXPECT_THAT(finding["evidence"], HasSubstr("2 ranks need 6 more file descriptors"));
+    EXPECT_EQ(finding["fix"], "ulimit -n 1024");
+    EXPECT_EQ(report["not_looked_at"], json({{"speed", "all_reduce is to work first"}}));
+  }
 }
 
 /// The children of a process, oldest first.
