@@ -1,6 +1,7 @@
 // The listener's end: what a prober asks is described, echoed, taken in, sent, or measured.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <list>
 #include <mutex>
@@ -54,12 +55,17 @@ class Listener final : public NetworkListener {
     explicit Guest(Fd s) : socket(std::move(s)) {}
     Fd socket;
     std::thread thread;
+    /// Set by whoever comes first: the guest when it has proven to know the secret, or the listener
+    /// when it shows it the door.
+    std::atomic<bool> decided{false};
     std::atomic<bool> done{false};
   };
 
   void admit(const Door& door);
+  void make_room();
+  static void end(Guest& guest);
   void join(bool all);
-  void attend(const Fd& socket) const;
+  void attend(Guest& guest) const;
   Status obey(const Fd& socket, const Command& command) const;
   Status stream(const Fd& socket, const Command& command) const;
   Status measure(const Fd& socket) const;
@@ -116,11 +122,13 @@ Status Listener::serve(milliseconds time) {
 void Listener::admit(const Door& door) {
   // Between the wait and here the other end may have left again.
   auto socket = Os::real().accept(door.socket, Clock::now());
-  if (!socket.ok() || guests_.size() >= kMaxConnections) return;
+  if (!socket.ok()) return;
+  make_room();
+  if (guests_.size() >= kMaxConnections) return;  // closes it, which the prober can explain
   tcp::send_at_once(socket->get());
   Guest& guest = guests_.emplace_back(std::move(*socket));
   auto thread = start_thread("topocoll-probe", [this, &guest] {
-    attend(guest.socket);
+    attend(guest);
     ::shutdown(guest.socket.get(), SHUT_RDWR);  // it is closed when the thread is joined
     guest.done = true;
   });
@@ -131,19 +139,35 @@ void Listener::admit(const Door& door) {
   }
 }
 
+/// The oldest guest that has proven nothing gives way, or silent connections would keep probers
+/// out.
+void Listener::make_room() {
+  if (guests_.size() < kMaxConnections) return;
+  const auto oldest = std::find_if(guests_.begin(), guests_.end(),
+                                   [](Guest& guest) { return !guest.decided.exchange(true); });
+  if (oldest == guests_.end()) return;
+  end(*oldest);
+  guests_.erase(oldest);
+}
+
+void Listener::end(Guest& guest) {
+  ::shutdown(guest.socket.get(), SHUT_RDWR);  // ends its waits
+  guest.thread.join();
+}
+
 void Listener::join(bool all) {
   for (auto guest = guests_.begin(); guest != guests_.end();) {
     if (!all && !guest->done) {
       ++guest;
       continue;
     }
-    ::shutdown(guest->socket.get(), SHUT_RDWR);  // ends its waits
-    guest->thread.join();
+    end(*guest);
     guest = guests_.erase(guest);
   }
 }
 
-void Listener::attend(const Fd& socket) const {
+void Listener::attend(Guest& guest) const {
+  const Fd& socket = guest.socket;
   const TimePoint deadline = tcp::deadline_after(kHelloTime);
   const auto expected = tcp::make_hello(kMagic, kVersion, secret_);
   // Somebody else's protocol is told by its first bytes: nothing is answered then.
@@ -154,8 +178,10 @@ void Listener::attend(const Fd& socket) const {
   const auto rest = std::as_writable_bytes(std::span(&hello, 1)).subspan(sizeof(tcp::Magic));
   if (!Os::real().receive_all(socket, rest, deadline).ok()) return;
   const tcp::HelloReply answer = tcp::answer_hello(hello, expected);
+  const bool accepted = answer.admission == tcp::Admission::kAccepted;
+  if (accepted && guest.decided.exchange(true)) return;
   if (!send_struct(socket, answer, deadline).ok()) return;
-  if (answer.admission != tcp::Admission::kAccepted) return;
+  if (!accepted) return;
   for (;;) {
     const auto command = receive_struct<Command>(socket, tcp::deadline_after(kIdleTime));
     if (!command.ok() || !obey(socket, *command).ok()) return;

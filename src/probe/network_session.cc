@@ -117,9 +117,15 @@ Result<Session> Session::open(const tcp::Source& source, const tcp::Address& add
   auto socket = tcp::connect_from(source, address, deadline);
   if (!socket.ok()) return socket.status();
   const auto hello = tcp::make_hello(kMagic, kVersion, secret);
-  if (Status s = send_struct(*socket, hello, deadline); !s.ok()) return s;
+  const auto failed = [](const Status& s) {
+    if (s.cause() != Cause::kPeerLeft) return s;
+    return Status(Cause::kMismatch,
+                  "what listens there closed the connection: it serves as many probers as it can, "
+                  "so try again later, or it is not topocoll topo probe-net --listen");
+  };
+  if (Status s = send_struct(*socket, hello, deadline); !s.ok()) return failed(s);
   const auto answer = receive_struct<tcp::HelloReply>(*socket, deadline);
-  if (!answer.ok()) return answer.status();
+  if (!answer.ok()) return failed(answer.status());
   if (answer->magic != kMagic) {
     return Status(Cause::kMismatch, "what listens there is not topocoll topo probe-net --listen");
   }

@@ -55,6 +55,11 @@ class NetworkProbe : public ::testing::Test {
   [[nodiscard]] Result<Fd> raw() const {
     return tcp::connect_to(server(), tcp::deadline_after(seconds(10)));
   }
+  [[nodiscard]] Fd connected() const {
+    auto fd = raw();
+    EXPECT_TRUE(fd.ok()) << fd.status().to_string();
+    return fd.ok() ? std::move(*fd) : Fd();
+  }
   [[nodiscard]] Result<NetworkReport> probe() const {
     return probe_network({{address()}, {}, milliseconds(20), milliseconds(5000)});
   }
@@ -148,6 +153,32 @@ TEST_F(NetworkProbe, HostileProbersCloseTheirConnectionAndNoOther) {
   ASSERT_TRUE(send_struct(fd, order, deadline).ok());
   closes(fd);
   EXPECT_TRUE(probe().ok());
+}
+
+TEST_F(NetworkProbe, ConnectionsThatProveNothingKeepNobodyOut) {
+  serve("127.0.0.1");
+  std::vector<Fd> silent;
+  for (int i = 0; i < 200; ++i) silent.push_back(connected());
+  const auto report = probe();
+  EXPECT_TRUE(report.ok()) << report.status().to_string();
+  const auto oldest = receive_struct<Command>(silent.front(), tcp::deadline_after(seconds(2)));
+  EXPECT_EQ(oldest.status().cause(), Cause::kPeerLeft);
+}
+
+TEST_F(NetworkProbe, AListenerThatIsFullIsNotSaidToBeSilent) {
+  serve("127.0.0.1");
+  const TimePoint deadline = tcp::deadline_after(seconds(20));
+  std::vector<Fd> served;
+  for (int i = 0; i < 64; ++i) {
+    served.push_back(connected());
+    ASSERT_TRUE(
+        send_struct(served.back(), tcp::make_hello(kMagic, kVersion, kSecret), deadline).ok());
+    ASSERT_TRUE(receive_struct<tcp::HelloReply>(served.back(), deadline).ok());
+  }
+  const std::string text = probe().status().text();
+  EXPECT_THAT(text, HasSubstr("closed the connection: it serves as many probers as it can"));
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("does not answer")));
+  served.clear();
 }
 
 /// A listener that says what it likes.
