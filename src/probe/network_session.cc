@@ -191,7 +191,7 @@ Result<Session::Flows> Session::flow(CommandKind kind, milliseconds time) {
   if (!directions.send) return flows;
   const auto theirs = receive_struct<Samples>(socket_, tcp::deadline_after(kAnswerTime));
   if (!theirs.ok()) return theirs.status().annotated(address_);
-  flows.out = from_samples(*theirs);
+  flows.out = from_samples(*theirs, kGbps);
   return flows;
 }
 

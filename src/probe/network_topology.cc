@@ -102,11 +102,11 @@ NetworkPair to_pair(const std::string& from, const std::string& to, const Measur
     if (pair.failure.empty()) pair.failure = "no reason given";
     return pair;
   }
-  pair.latency_ns = summarize(from_samples(m.latency_ns), Better::kLower);
-  pair.forward_gbps = summarize(from_samples(m.forward_gbps), Better::kHigher);
-  pair.backward_gbps = summarize(from_samples(m.backward_gbps), Better::kHigher);
-  pair.forward_both_gbps = summarize(from_samples(m.forward_both_gbps), Better::kHigher);
-  pair.backward_both_gbps = summarize(from_samples(m.backward_both_gbps), Better::kHigher);
+  pair.latency_ns = summarize(from_samples(m.latency_ns, kLatencyNs), Better::kLower);
+  pair.forward_gbps = summarize(from_samples(m.forward_gbps, kGbps), Better::kHigher);
+  pair.backward_gbps = summarize(from_samples(m.backward_gbps, kGbps), Better::kHigher);
+  pair.forward_both_gbps = summarize(from_samples(m.forward_both_gbps, kGbps), Better::kHigher);
+  pair.backward_both_gbps = summarize(from_samples(m.backward_both_gbps, kGbps), Better::kHigher);
   return pair;
 }
 

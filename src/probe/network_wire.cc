@@ -1,7 +1,6 @@
 #include "probe/network_wire.h"
 
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
 namespace topocoll::network_probe {
@@ -13,11 +12,11 @@ Samples to_samples(const std::vector<double>& values) {
   return samples;
 }
 
-std::vector<double> from_samples(const Samples& samples) {
+std::vector<double> from_samples(const Samples& samples, FigureRange range) {
   std::vector<double> values;
   const std::size_t count = std::min<std::size_t>(samples.count, kMaxSamples);
   std::copy_if(samples.value, samples.value + count, std::back_inserter(values),
-               [](double value) { return std::isfinite(value) && value >= 0; });
+               [&](double value) { return value >= range.low && value <= range.high; });
   return values;
 }
 

@@ -104,8 +104,15 @@ std::string from_text(const Text<kBytes>& text) {
 }
 
 Samples to_samples(const std::vector<double>& values);
-/// At most as many as there can be, and those that are figures.
-std::vector<double> from_samples(const Samples& samples);
+/// What a peer can have measured.
+struct FigureRange {
+  double low;
+  double high;
+};
+inline constexpr FigureRange kLatencyNs{1, 60e9};  ///< a minute is beyond every timeout
+inline constexpr FigureRange kGbps{0, 1e6};        ///< an interval may have carried nothing
+/// At most as many as there can be, and those in the range.
+std::vector<double> from_samples(const Samples& samples, FigureRange range);
 
 template <class T>
 Status send_struct(const Fd& socket, const T& value, TimePoint deadline) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "probe/network_session.h"
+#include "probe/network_topology.h"
 #include "probe/network_wire.h"
 #include "transport/tcp/socket.h"
 
@@ -232,13 +233,35 @@ TEST_F(NetworkProbe, HostileListenersAreErrorsThatNameThem) {
 
 TEST_F(NetworkProbe, SamplesOfAPeerAreTakenForNoMoreThanTheyAre) {
   Samples samples = to_samples({1, 2, 3});
-  EXPECT_THAT(from_samples(samples), SizeIs(3));
+  EXPECT_THAT(from_samples(samples, kGbps), SizeIs(3));
   samples.value[0] = -1;
   samples.value[1] = std::numeric_limits<double>::quiet_NaN();
-  EXPECT_THAT(from_samples(samples), ::testing::ElementsAre(3.0));
+  EXPECT_THAT(from_samples(samples, kGbps), ::testing::ElementsAre(3.0));
   samples.count = ~0U;
-  EXPECT_LE(from_samples(samples).size(), kMaxSamples);
+  EXPECT_LE(from_samples(samples, kGbps).size(), kMaxSamples);
   EXPECT_EQ(to_samples(std::vector<double>(1000, 1.0)).count, kMaxSamples);
+}
+
+TEST_F(NetworkProbe, FiguresThatNoNetworkHasAreNotTaken) {
+  const Samples absurd = to_samples({1e308, 1e15, 5e-324, -1});
+  EXPECT_THAT(from_samples(absurd, kLatencyNs), ::testing::IsEmpty());
+  Measurement all;
+  all.reached = 1;
+  all.latency_ns = to_samples({1e308, 5000});
+  all.forward_gbps = all.backward_gbps = to_samples({1e308, 20});
+  all.forward_both_gbps = all.backward_both_gbps = to_samples({1e308, 1e308});
+  Host a{"a", {}};
+  Host b{"b", {}};
+  for (Host* host : {&a, &b}) {
+    host->description.interfaces = 1;
+    host->description.interface[0].name = to_text<16>("eth0");
+  }
+  const NetworkPair pair = to_pair("a/port:eth0", "b/port:eth0", all);
+  EXPECT_EQ(pair.latency_ns.measured, 5000);
+  EXPECT_EQ(pair.forward_gbps.measured, 20);
+  EXPECT_FALSE(pair.forward_both_gbps.measured);
+  const auto saved = topology_from_json(to_json(to_topology({a, b}, {pair})));
+  EXPECT_TRUE(saved.ok()) << saved.status().to_string();
 }
 
 TEST_F(NetworkProbe, APeerWithAnotherSecretHasAnswered) {
