@@ -29,6 +29,12 @@ Result<Plan> read_plan(const std::string& path) {
   return plan;
 }
 
+/// Names the machine's file before what is wrong with the machine, and leaves other errors alone.
+Status blame(const Status& failure, const PlanRequest& request, const Topology& topology) {
+  if (request.input.file.empty() || check_plannable(topology).ok()) return failure;
+  return failure.annotated(request.input.file);
+}
+
 /// "output chunk 0: ((0+1)+2)" for each chunk.
 std::string orders_text(const Plan& plan) {
   std::string text;
@@ -73,6 +79,8 @@ Text check(const PlanRequest& request) {
   if (!request.input.file.empty()) {
     const auto topology = load_topology(request.input);
     if (!topology.ok()) return topology.status();
+    if (Status s = check_made_for(*plan, *topology); !s.ok()) return s.annotated(request.file);
+    if (Status s = check_plannable(*topology); !s.ok()) return s.annotated(request.input.file);
     if (Status s = check_fits(*plan, *topology); !s.ok()) return s.annotated(request.file);
   }
   std::size_t steps = 0;
@@ -122,7 +130,7 @@ Text make(const PlanRequest& request, bool in_words) {
   const auto asked = question(request);
   if (!asked.ok()) return asked.status();
   auto report = plan_collective(asked->topology, asked->planning);
-  if (!report.ok()) return report.status();
+  if (!report.ok()) return blame(report.status(), request, asked->topology);
   if (request.any_machine) report->plan.topology_fingerprint.clear();
   if (!request.output.empty()) {
     if (Status s = write_file(request.output, to_json(report->plan)); !s.ok()) return s;
@@ -145,7 +153,7 @@ Text simulate(const PlanRequest& request) {
   Plan plan;
   if (request.file.empty()) {
     auto report = plan_collective(asked->topology, asked->planning);
-    if (!report.ok()) return report.status();
+    if (!report.ok()) return blame(report.status(), request, asked->topology);
     plan = std::move(report->plan);
   } else {
     auto read = read_plan(request.file);
@@ -160,7 +168,7 @@ Text simulate(const PlanRequest& request) {
     if (Status s = check_made_for(plan, asked->topology); !s.ok()) return s.annotated(request.file);
   }
   const auto predictions = simulate_plan(asked->topology, plan, *sizes);
-  if (!predictions.ok()) return predictions.status();
+  if (!predictions.ok()) return blame(predictions.status(), request, asked->topology);
   if (request.json) {
     auto array = nlohmann::ordered_json::array();
     for (const PlanPrediction& p : *predictions) array.push_back(prediction_json(p));
@@ -214,7 +222,7 @@ Text compare(const PlanRequest& request) {
   const auto asked = question(request);
   if (!asked.ok()) return asked.status();
   auto choices = choose_plans(asked->topology, asked->planning);
-  if (!choices.ok()) return choices.status();
+  if (!choices.ok()) return blame(choices.status(), request, asked->topology);
   Text saved = std::string();
   if (!request.output.empty()) saved = save_choices(request, *choices);
   if (!saved.ok()) return saved.status();

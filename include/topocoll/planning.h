@@ -104,6 +104,8 @@ TOPOCOLL_API PictureOverlay picture_of(const PlanningReport& report);
 /// Names the machine as far as plans depend on it, as 16 hex digits: not its caches and cores, nor the CPUs that
 /// a process may use, so that ranks which are bound to cores see the machine that the plan was made for.
 TOPOCOLL_API std::string plan_fingerprint(const Topology& topology);
+/// Whether plans can be made for it at all: an error blames the topology, and no plan or request.
+TOPOCOLL_API Status check_plannable(const Topology& topology);
 /// kInvalidArgument if the plan was made for another machine; one without a fingerprint is for any.
 TOPOCOLL_API Status check_made_for(const Plan& plan, const Topology& topology);
 /// The same; and whether it has as many ranks as there are GPUs, its routes exist, and no link or group has to

@@ -45,6 +45,8 @@ std::string plan_fingerprint(const Topology& topology) {
   return kept.fingerprint();
 }
 
+Status check_plannable(const Topology& topology) { return machine_of(topology).status(); }
+
 Status check_made_for(const Plan& plan, const Topology& topology) {
   if (plan.topology_fingerprint.empty()) return Status();
   const std::string here = plan_fingerprint(topology);

@@ -184,6 +184,38 @@ TEST(TopocollCommand, APlanForAnotherMachineIsRefusedWithAWayOut) {
   EXPECT_NE(f.err.find("GB/s and is to carry"), std::string::npos) << f.err;
 }
 
+TEST(TopocollCommand, AMachineThatCannotBePlannedForIsBlamedByItsFile) {
+  const auto graph = [](const char* gbps) {
+    return std::string(R"({"unit": "GB/s per direction", "nodes": [{"id": "a", "kind": "gpu"}, )"
+                       R"({"id": "b", "kind": "gpu"}], "edges": [["a", "b", )") +
+           gbps + R"(], ["b", "a", 100]]})";
+  };
+  const TemporaryFile good(graph("100"), "_good");
+  const TemporaryFile bad(graph("1e-300"), "_bad");
+  const TemporaryFile plan("", "_plan");
+  ASSERT_EQ(
+      topocoll_command({"plan", "make", good.path(), "--any-machine", "--output", plan.path()})
+          .status,
+      0);
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"check", plan.path(), "--topology", bad.path()},
+        {"explain", bad.path()},
+        {"make", bad.path()},
+        {"simulate", bad.path()},
+        {"simulate", bad.path(), "--plan", plan.path()},
+        {"compare", bad.path()}}) {
+    std::vector<std::string> command = {"plan"};
+    command.insert(command.end(), arguments.begin(), arguments.end());
+    const Finished f = topocoll_command(command);
+    EXPECT_EQ(f.status, 1) << arguments[0];
+    EXPECT_EQ(f.err.find("topocoll: " + bad.path() + ": topology: edge a -> b"), 0u) << f.err;
+  }
+  const Finished other =
+      topocoll_command({"plan", "make", good.path(), "--collective", "broadcast", "--root", "7"});
+  EXPECT_EQ(other.status, 1);
+  EXPECT_EQ(other.err.find(good.path()), std::string::npos) << "the root is wrong, not the machine";
+}
+
 TEST(TopocollCommand, PlansAreDrawn) {
   const std::string machine = std::string(TOPOCOLL_FIXTURES) + "/dgx1v_8xV100.json";
   for (const auto& [option, begins] :
