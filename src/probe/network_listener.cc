@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/log.h"
 #include "base/thread.h"
 #include "probe/network_host.h"
 #include "probe/network_session.h"
@@ -83,6 +84,7 @@ class Listener final : public NetworkListener {
 /// One door for each address, on one port for each interface.
 Status Listener::open(std::uint16_t port) {
   Status last;
+  std::vector<std::string> lost;
   for (tcp::Interface& interface : interfaces_) {
     std::uint16_t chosen = port;
     std::vector<tcp::Address> open;
@@ -90,6 +92,7 @@ Status Listener::open(std::uint16_t port) {
       auto socket = tcp::listen_on(address.with_port(chosen));
       if (!socket.ok()) {
         last = socket.status();
+        lost.push_back(last.text());
         continue;
       }
       const auto local = tcp::local_address(socket->get());
@@ -101,7 +104,11 @@ Status Listener::open(std::uint16_t port) {
     interface.addresses = std::move(open);
     ports_.push_back(chosen);
   }
-  return doors_.empty() ? last : Status();
+  if (doors_.empty()) return last;
+  for (const std::string& why : lost) {
+    log().warn("probers reach only the listener's other addresses: {}", why);
+  }
+  return {};
 }
 
 Status Listener::serve(milliseconds time) {

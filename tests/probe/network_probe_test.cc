@@ -113,6 +113,18 @@ TEST_F(NetworkProbe, ListensOnTheChosenAddressAlone) {
   EXPECT_FALSE(tcp::connect_to(other, tcp::deadline_after(seconds(5))).ok());
 }
 
+TEST_F(NetworkProbe, AnAddressThatIsTakenIsNamed) {
+  const auto taken = tcp::listen_on(tcp::resolve("127.0.0.1", 0)->front());
+  ASSERT_TRUE(taken.ok());
+  const auto port = tcp::local_address(taken->get())->port();
+  if (!tcp::listen_on(tcp::resolve("::1", port)->front()).ok()) GTEST_SKIP() << "no ::1 here";
+  ::testing::internal::CaptureStderr();
+  const auto listener = NetworkListener::start({{"lo"}, port});
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  ASSERT_TRUE(listener.ok()) << listener.status().to_string();
+  EXPECT_THAT(said, HasSubstr("cannot listen on 127.0.0.1:" + std::to_string(port)));
+}
+
 TEST_F(NetworkProbe, AnotherSecretIsRefusedByName) {
   serve("127.0.0.1");
   ::setenv("TOPOCOLL_JOB_SECRET", "of another", 1);
