@@ -22,6 +22,8 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr std::size_t kMaxConnections = 64;
+/// Until the next try to accept while the process is out of descriptors.
+constexpr milliseconds kAcceptPause{50};
 constexpr std::chrono::seconds kHelloTime{5};
 constexpr std::chrono::seconds kIdleTime{30};
 constexpr std::chrono::seconds kSendTime{10};
@@ -79,6 +81,8 @@ class Listener final : public NetworkListener {
   std::vector<Door> doors_;
   Fd stop_;
   std::list<Guest> guests_;
+  bool exhausted_ = false;    ///< has been out of descriptors, and said so
+  TimePoint accept_again_{};  ///< set while it is
 };
 
 /// One door for each address, on one port for each interface.
@@ -116,7 +120,11 @@ Status Listener::serve(milliseconds time) {
   std::vector<int> fds{stop_.get()};
   for (const Door& door : doors_) fds.push_back(door.socket.get());
   while (Clock::now() < end) {
-    const auto ready = Os::real().wait_readable(fds, end);
+    // Out of descriptors the doors stay readable: look again later instead of spinning.
+    const bool pausing = Clock::now() < accept_again_;
+    const std::span<const int> watched(fds.data(), pausing ? 1 : fds.size());
+    const auto ready =
+        Os::real().wait_readable(watched, pausing ? std::min(end, accept_again_) : end);
     join(false);
     for (const std::size_t i : ready) {
       if (i == 0) return {};
@@ -129,6 +137,13 @@ Status Listener::serve(milliseconds time) {
 void Listener::admit(const Door& door) {
   // Between the wait and here the other end may have left again.
   auto socket = Os::real().accept(door.socket, Clock::now());
+  if (socket.status().cause() == Cause::kResource) {
+    if (!std::exchange(exhausted_, true)) {
+      log().warn("the listener on {} cannot take more connections, which wait now: {} (ulimit -n?)",
+                 door.address.to_string(), socket.status().text());
+    }
+    accept_again_ = Clock::now() + kAcceptPause;
+  }
   if (!socket.ok()) return;
   make_room();
   if (guests_.size() >= kMaxConnections) return;  // closes it, which the prober can explain

@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <memory>
@@ -176,6 +178,42 @@ TEST_F(NetworkProbe, ConnectionsThatProveNothingKeepNobodyOut) {
   EXPECT_TRUE(report.ok()) << report.status().to_string();
   const auto oldest = receive_struct<Command>(silent.front(), tcp::deadline_after(seconds(2)));
   EXPECT_EQ(oldest.status().cause(), Cause::kPeerLeft);
+}
+
+/// Processor time of this process, with all its threads.
+std::chrono::duration<double> processor_time() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return seconds(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+         std::chrono::microseconds(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+}
+
+TEST_F(NetworkProbe, OutOfDescriptorsItPausesAndServesAgain) {
+  serve("127.0.0.1");
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit tight{64, before.rlim_max};
+  ::testing::internal::CaptureStderr();
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &tight), 0);
+  std::vector<Fd> taken;
+  for (Fd fd(::dup(STDERR_FILENO)); fd.valid(); fd = Fd(::dup(STDERR_FILENO))) {
+    taken.push_back(std::move(fd));
+  }
+  taken.pop_back();  // for this end of a connection, so that none is left for the other
+  const auto waits = raw();
+  const auto start = processor_time();
+  std::this_thread::sleep_for(milliseconds(500));
+  const auto spent = processor_time() - start;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  taken.clear();
+  const auto report = probe();
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(waits.ok()) << waits.status().to_string();
+  EXPECT_TRUE(report.ok()) << report.status().to_string();
+  EXPECT_LT(spent, milliseconds(100)) << "it spins";
+  const std::size_t at = said.find("cannot take more connections");
+  ASSERT_NE(at, std::string::npos) << said;
+  EXPECT_EQ(said.find("cannot take more connections", at + 1), std::string::npos) << said;
 }
 
 TEST_F(NetworkProbe, AListenerThatIsFullIsNotSaidToBeSilent) {
