@@ -19,6 +19,15 @@ namespace {
 
 using Text = Result<std::string>;
 
+/// For options that name files: with an empty name, often an unset variable, nothing would be
+/// written.
+CLI::Validator named() {
+  return {[](std::string& name) {
+            return name.empty() ? std::string("a name is needed, not an empty one") : std::string();
+          },
+          ""};
+}
+
 constexpr const char* kAnyMachine = "let the plan run on other machines than the one it is made for";
 
 Result<Plan> read_plan(const std::string& path) {
@@ -288,18 +297,24 @@ void add_plan(CLI::App& app, PlanRequest& request, std::function<Result<std::str
   CLI::App* made = plan->add_subcommand("make", "the best plan for a machine, and the bound no plan exceeds");
   add_planning_options(made, request);
   add_cluster_options(made, request);
-  made->add_option("--output", request.output, "write the plan itself to this file");
+  made->add_option("--output", request.output, "write the plan itself to this file")
+      ->check(named());
   made->add_option(
-      "--topology-output", request.topology_output,
-      "with --nodes: write the machine of all nodes to this file, for plan check and simulate");
+          "--topology-output", request.topology_output,
+          "with --nodes: write the machine of all nodes to this file, for plan check and simulate")
+      ->check(named());
   made->add_flag("--any-machine", request.any_machine, kAnyMachine);
   made->callback([&] { action = [&] { return make(request, false); }; });
 
   CLI::App* explained = plan->add_subcommand("explain", "the same in words: why this plan, and what would help");
   add_planning_options(explained, request);
-  explained->add_option("--svg", request.svg, "draw the rings or trees over the machine, as SVG, into this file");
-  explained->add_option("--html", request.html, "the same as a page, with details on hovering");
-  explained->add_option("--dot", request.dot, "the same for GraphViz");
+  explained
+      ->add_option("--svg", request.svg,
+                   "draw the rings or trees over the machine, as SVG, into this file")
+      ->check(named());
+  explained->add_option("--html", request.html, "the same as a page, with details on hovering")
+      ->check(named());
+  explained->add_option("--dot", request.dot, "the same for GraphViz")->check(named());
   add_cluster_options(explained, request);
   explained->callback([&] { action = [&] { return make(request, true); }; });
 
@@ -315,9 +330,11 @@ void add_plan(CLI::App& app, PlanRequest& request, std::function<Result<std::str
 
   CLI::App* compared = plan->add_subcommand("compare", "which plan is predicted to win at which size");
   add_planning_options(compared, request);
-  compared->add_option(
-      "--output", request.output,
-      "a folder, made if need be, into which each size's plan is written, for TOPOCOLL_PLAN");
+  compared
+      ->add_option(
+          "--output", request.output,
+          "a folder, made if need be, into which each size's plan is written, for TOPOCOLL_PLAN")
+      ->check(named());
   compared->add_flag("--any-machine", request.any_machine, kAnyMachine);
   // Known, so that the answer can say where they go; not offered.
   add_cluster_options(compared, request);

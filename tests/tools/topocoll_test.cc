@@ -330,6 +330,24 @@ TEST(TopocollCommand, FoldersThatCannotServeTopocollPlanAreRefused) {
   EXPECT_NE(::access(comma.c_str(), F_OK), 0) << "nothing was made";
 }
 
+TEST(TopocollCommand, AnEmptyNameOfAFileIsRefused) {
+  const std::string machine = std::string(TOPOCOLL_FIXTURES) + "/dgx1v_8xV100.json";
+  for (const auto& [command, option] :
+       {std::pair("compare", "--output"), {"make", "--output"}, {"explain", "--svg"}}) {
+    for (const bool joined : {false, true}) {
+      std::vector<std::string> arguments = {"plan", command, machine};
+      if (joined) {
+        arguments.push_back(std::string(option) + "=");
+      } else {
+        arguments.insert(arguments.end(), {option, ""});
+      }
+      const Finished f = topocoll_command(arguments);
+      EXPECT_EQ(f.status, 2) << command << f.out;
+      EXPECT_NE(f.err.find(option), std::string::npos) << f.err;
+    }
+  }
+}
+
 TEST(TopocollCommand, SimulatesNoPlanOfAnotherCollectiveThanAskedFor) {
   const std::string machine = std::string(TOPOCOLL_FIXTURES) + "/dgx1v_8xV100.json";
   const TemporaryFile plan("");
