@@ -66,8 +66,14 @@ Result<std::string> user_cache_directory() {
 Result<std::string> read_private_file(const std::string& path, std::size_t max_bytes) {
   // A pipe must not hold up the reader, and a link could lead to anybody's file.
   const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  if (!file.valid()) return failure(path, errno);
   struct stat facts {};
+  if (!file.valid()) {
+    const int error = errno;
+    if (error != ELOOP || ::lstat(path.c_str(), &facts) != 0 || !S_ISLNK(facts.st_mode)) {
+      return failure(path, error);
+    }
+    return Status(Cause::kSystem, path + ": is a symbolic link, and those are ignored");
+  }
   if (::fstat(file.get(), &facts) != 0) return failure(path, errno);
   if (!S_ISREG(facts.st_mode)) return Status(Cause::kSystem, path + ": is no regular file");
   if (Status s = check_owner(path, facts); !s.ok()) return s;
