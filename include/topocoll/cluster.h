@@ -2,13 +2,16 @@
 //
 //   auto fabric = topocoll::fabric_from_json(text, "rails.json");
 //   auto report = topocoll::plan_cluster(*node, *fabric, {{CollectiveKind::kAllReduce}, 2048});
-//   report->bound, report->plan_gbps             // exact bound of all 16,384 ranks, and what the
-//   plan has auto steps = topocoll::rank_steps(*report, 12345);      // made when asked for
+//   report->bound, report->plan_gbps     // exact bound of all 16,384 ranks; what the plan has
+//   auto steps = topocoll::rank_steps(*report, 12345);  // made when asked for
 //
 // Ranks: GPU g of node i (both from 0) is rank i * GPUs + g. Nodes stand below leaf switches in the
 // order of their numbers. GB/s are those of planning.h. What is proved and how is said in
-// docs/planning.md. Thread rule: free functions on values. Failure rule: kInvalidArgument names the
-// field, port or number that makes no sense; kUnsupported says what no plan is made for.
+// docs/planning.md.
+//
+// Thread rule: free functions on values.
+// Failure rule: kInvalidArgument names the field, port or number that makes no sense; kUnsupported
+// says what no plan is made for.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,4 @@
-// What the network between hosts does: which interface reaches which, how fast, how soon. Plain
-// TCP.
+// What the network between hosts does: which interface reaches which, how fast, how soon. By plain TCP.
 //
 //   on each of the others:  auto listener = topocoll::NetworkListener::start({});
 //                           listener.value()->serve(std::chrono::minutes(10));

@@ -6,26 +6,26 @@
 //
 // algbw is message bytes over time, with the message as users count it: the gathered output of an
 // all-gather, the input of a reduce-scatter or all-reduce, the root's buffer of a broadcast. Ranks
-// copy and reduce, switches only forward. What is proved:
-//   all-gather, reduce-scatter, no shared groups: if the ranks in S send to a rank outside S, |S|
-//   blocks leave S,
-//     so algbw <= N B+(S) / |S|, with B+(S) the capacity that leaves S. The bound is the minimum
-//     over all S and is exact: where switches give out what they take in (trees.h), packings of
-//     trees reach it. Reduce-scatter: the same on the graph with all links turned round.
-//   broadcast from r: the least max-flow from r to any rank (J. Edmonds, 1973).
-//   all-reduce: (a) the result on one side of a cut depends on the inputs of the other, so the
-//   whole message crosses
-//     every cut that separates two ranks; (b) cut the ranks into parts P1..Pk. Until the first part
-//     knows an element of the result, k-1 messages about it have entered parts, and k-1 more until
-//     all know it: algbw <= sum of B-(Pi) / 2(k-1); the same for what they give out. Parts that are
-//     tried: single ranks, and what hangs together by links above a threshold.
-//   With shared groups all values stay upper bounds (a cut's capacity counts no group above its own
-//   capacity,
-//     and both directions of a cut together carry N blocks), but they need not be reached: exact is
-//     false.
+// copy and reduce, switches only forward.
+//
+// What is proved:
+// - all-gather, reduce-scatter, no shared groups: if the ranks in S send to a rank outside S, |S|
+//   blocks leave S, so algbw <= N B+(S) / |S|, with B+(S) the capacity that leaves S. The bound is
+//   the minimum over all S and is exact: where switches give out what they take in (trees.h),
+//   packings of trees reach it. Reduce-scatter: the same on the graph with all links turned round.
+// - broadcast from r: the least max-flow from r to any rank (J. Edmonds, 1973).
+// - all-reduce: (a) the result on one side of a cut depends on the inputs of the other, so the
+//   whole message crosses every cut that separates two ranks; (b) cut the ranks into parts P1..Pk.
+//   Until the first part knows an element of the result, k-1 messages about it have entered parts,
+//   and k-1 more until all know it: algbw <= sum of B-(Pi) / 2(k-1); the same for what they give
+//   out. Parts that are tried: single ranks, and what hangs together by links above a threshold.
+// - With shared groups all values stay upper bounds (a cut's capacity counts no group above its own
+//   capacity, and both directions of a cut together carry N blocks), but they need not be reached:
+//   exact is false.
+//
 // Cost: N max-flows a round and one or two rounds; broadcast N max-flows a root.
-// Thread rule: free functions on values. Failure rule: numbers that do not fit 64 bits are an
-// error.
+// Thread rule: free functions on values.
+// Failure rule: numbers that do not fit 64 bits are an error.
 #pragma once
 
 #include <cstdint>
