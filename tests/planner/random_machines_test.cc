@@ -26,6 +26,17 @@ double simulated_gbps(const Topology& topology, const Plan& plan) {
   return predicted.ok() ? predicted->front().algbw_gbps : 0;
 }
 
+/// Of an all_gather, with the plan that is chosen for a gigabyte.
+double gbps_of_the_choice(const Topology& topology) {
+  const auto choices = choose_plans(topology, {Kind::kAllGather, 0, 4}, {});
+  EXPECT_TRUE(choices.ok()) << choices.status().to_string();
+  for (const PlanChoice& choice : *choices) {
+    if (choice.min_bytes <= kGigabyte && kGigabyte <= choice.max_bytes)
+      return simulated_gbps(topology, choice.plan);
+  }
+  return 0;
+}
+
 TEST(RandomMachines, AllGatherComesCloseToItsBound) {
   std::set<std::string> algorithms;
   std::uint64_t below = 0;
@@ -41,13 +52,16 @@ TEST(RandomMachines, AllGatherComesCloseToItsBound) {
     EXPECT_LE(report->plan_gbps, report->bound_gbps * kRounding);
     const double gbps = simulated_gbps(topology, report->plan);
     EXPECT_LE(gbps, report->bound_gbps * kRounding);
-    // Where many small chunks share channels, what each message costs and links that are shared fairly
-    // instead of by the plan's weights take more: in 27 of these 1,000.
-    EXPECT_GE(gbps, 0.65 * report->bound_gbps) << report->algorithm;
-    if (gbps < 0.9 * report->bound_gbps) ++below;
     algorithms.insert(report->algorithm);
+    if (gbps >= 0.9 * report->bound_gbps) continue;
+    // Many small chunks cost more than they bring (27 of these 1,000): the choice by size sees
+    // that. Links that are shared fairly instead of by the plan's weights still take more than a
+    // tenth on 8.
+    const double chosen = gbps_of_the_choice(topology);
+    EXPECT_GE(chosen, 0.82 * report->bound_gbps);
+    if (chosen < 0.9 * report->bound_gbps) ++below;
   }
-  EXPECT_LE(below, kSeeds * 3 / 100);
+  EXPECT_LE(below, kSeeds / 100);
   EXPECT_TRUE(algorithms.contains("trees"));
   // The few machines that are tried under sanitizers have none on which a ring is as good.
   EXPECT_TRUE(kSanitized || algorithms.contains("rings"));
