@@ -117,6 +117,9 @@ class NcclReader {
   /// Elements of later versions are no reason to refuse what is understood.
   void leave_out(pugi::xml_node element) {
     if (element.type() != pugi::node_element || !left_out_.insert(element.name()).second) return;
+    if (std::string_view(element.name()).size() > kMaxNcclNameBytes) {
+      xml_.fail(element, fmt::format("a name longer than {} bytes", kMaxNcclNameBytes));
+    }
     note(
         fmt::format("line {}: <{}> is not known and left out", xml_.line(element), element.name()));
   }
@@ -128,6 +131,10 @@ class NcclReader {
       const std::string_view key = attribute.name();
       if (*attribute.value() == 0 || std::find(typed.begin(), typed.end(), key) != typed.end()) {
         continue;
+      }
+      if (key.size() > kMaxNcclNameBytes) {
+        xml_.fail(element,
+                  fmt::format("an attribute's name longer than {} bytes", kMaxNcclNameBytes));
       }
       if (std::string_view(attribute.value()).size() > kMaxNcclTextBytes) {
         xml_.fail(element, key, fmt::format("longer than {} bytes", kMaxNcclTextBytes));

@@ -14,11 +14,14 @@ namespace {
 constexpr std::size_t kMaxShownBytes = 60;
 constexpr std::size_t kMaxAttributes = 256;
 
-std::string shown(std::string_view value) {
+/// As much of a name or value as an error can show.
+std::string clipped(std::string_view value) {
   std::string text;
   for (const char c : value.substr(0, kMaxShownBytes)) text += c < ' ' && c >= 0 ? '?' : c;
-  return fmt::format("\"{}{}\"", text, value.size() > kMaxShownBytes ? "..." : "");
+  return value.size() > kMaxShownBytes ? text + "..." : text;
 }
+
+std::string shown(std::string_view value) { return fmt::format("\"{}\"", clipped(value)); }
 
 /// Where a text stops being UTF-8; its size if it does not. pugixml does not look.
 std::size_t utf8_end(std::string_view text) {
@@ -125,16 +128,18 @@ std::size_t XmlText::line(pugi::xml_node node) const {
 
 void XmlText::fail(pugi::xml_node node, const std::string& text) {
   if (!ok()) return;
-  status_ = Status(Cause::kInvalidArgument,
-                   node.type() == pugi::node_element
-                       ? fmt::format("{}:{}: <{}>: {}", name_, line(node), node.name(), text)
-                       : fmt::format("{}:{}: {}", name_, line(node), text));
+  status_ =
+      Status(Cause::kInvalidArgument,
+             node.type() == pugi::node_element
+                 ? fmt::format("{}:{}: <{}>: {}", name_, line(node), clipped(node.name()), text)
+                 : fmt::format("{}:{}: {}", name_, line(node), text));
 }
 
 void XmlText::fail(pugi::xml_node node, std::string_view attribute, const std::string& text) {
   if (!ok()) return;
-  status_ = Status(Cause::kInvalidArgument, fmt::format("{}:{}: attribute {} of <{}>: {}", name_,
-                                                        line(node), attribute, node.name(), text));
+  status_ = Status(Cause::kInvalidArgument,
+                   fmt::format("{}:{}: attribute {} of <{}>: {}", name_, line(node),
+                               clipped(attribute), clipped(node.name()), text));
 }
 
 std::optional<std::string> XmlText::text(pugi::xml_node node, const char* attribute) {

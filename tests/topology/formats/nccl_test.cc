@@ -237,6 +237,17 @@ TEST(NcclImport, MoreLinksThanOneEdgeStandsForAreRefused) {
   EXPECT_THAT(error, HasSubstr("more than 65536 nvlink links"));
 }
 
+TEST(NcclImport, NamesThatCannotBeSavedAreRefusedByLine) {
+  const std::string name(5000, 'a');
+  const std::string element = import_error("<system>\n<" + name + "/></system>");
+  EXPECT_THAT(element, HasSubstr("f.xml:2: <aaaa"));
+  EXPECT_THAT(element, HasSubstr("a name longer than 96 bytes"));
+  const std::string attribute =
+      import_error("<system>\n<cpu numaid=\"0\" " + name + "=\"1\"/></system>");
+  EXPECT_THAT(attribute, HasSubstr("f.xml:2: <cpu>: an attribute's name longer than 96 bytes"));
+  for (const std::string& error : {element, attribute}) EXPECT_LT(error.size(), 300u);
+}
+
 TEST(NcclImport, TextsThatAreNotUtf8AreRefusedByLine) {
   for (const std::string bad :
        {"\xff", "\xc0\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe2\x82"}) {
