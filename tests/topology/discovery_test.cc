@@ -171,7 +171,11 @@ TEST(Discovery, ThreadsMayDiscoverAtOnce) {
 TEST(Discovery, AChildForkedDuringADiscoveryMayDiscover) {
   std::atomic<bool> stop{false};
   std::thread other([&] {
-    while (!stop.load()) static_cast<void>(discover_topology());
+    while (!stop.load()) {
+      static_cast<void>(discover_topology());
+      // Locks are not fair: without a pause fork() would wait for its turn for seconds.
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
   });
   int failed = 0;
   for (int i = 0; i < 20; ++i) {
