@@ -8,6 +8,8 @@
 #include <climits>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -39,18 +41,27 @@ std::string problem(const fs::directory_entry& entry, const fs::path& root) {
   return end == root.end() ? "" : "a link that leads out of the recording";
 }
 
-/// The largest number in a list such as "0-3,8"; what is no list has none.
-unsigned long largest(const std::string& list) {
-  unsigned long most = 0;
-  for (std::size_t i = 0; i < list.size();) {
+/// The largest number in a list such as "0-3,8"; nothing if it is no ascending list. hwloc takes
+/// whatever stands there, and aborts where that leaves no number.
+std::optional<unsigned long> largest(std::string_view list) {
+  std::optional<unsigned long> most;
+  const char* at = list.data();
+  const char* const end = at + list.size();
+  const auto take_number = [&]() -> bool {
     unsigned long value = 0;
-    const auto parsed = std::from_chars(list.data() + i, list.data() + list.size(), value);
-    if (parsed.ec == std::errc::result_out_of_range) return ULONG_MAX;
-    most = std::max(most, value);
-    const auto read = static_cast<std::size_t>(parsed.ptr - list.data());
-    i = std::max(read, i + 1);
+    const auto parsed = std::from_chars(at, end, value);
+    if (parsed.ec == std::errc::result_out_of_range) value = ULONG_MAX;
+    if (parsed.ptr == at || (most && value < *most)) return false;
+    most = value;
+    at = parsed.ptr;
+    return true;
+  };
+  for (;; ++at) {
+    if (!take_number()) return std::nullopt;
+    if (at != end && *at == '-' && (++at, !take_number())) return std::nullopt;
+    if (at == end) return most;
+    if (*at != ',') return std::nullopt;
   }
-  return most;
 }
 
 /// hwloc makes room for as many as these lists name.
@@ -62,9 +73,15 @@ Status check_lists(const SysfsRoot& root) {
        {"/sys/devices/system/cpu/possible", kMaxCpu}}};
   for (const auto& [file, most] : kLists) {
     const auto list = root.text(file);
-    if (list && largest(*list) > most) {
+    if (!list) continue;
+    const auto number = largest(*list);
+    if (!number) {
       return Status(Cause::kInvalidArgument,
-                    fmt::format("{}: names number {}, {} are allowed", file, largest(*list), most));
+                    fmt::format("{}: expected an ascending list such as 0-3,8", file));
+    }
+    if (*number > most) {
+      return Status(Cause::kInvalidArgument,
+                    fmt::format("{}: names number {}, {} are allowed", file, *number, most));
     }
   }
   return {};

@@ -57,10 +57,11 @@ std::optional<bool> acs_redirects(const std::string& config) {
   return std::nullopt;
 }
 
-/// "RxErr 0\n...\nTOTAL_ERR_COR 3": the total, or the sum where an old kernel gives none.
-std::optional<long> error_total(const std::optional<std::string>& counters) {
+/// "RxErr 0\n...\nTOTAL_ERR_COR 3": the total, or the sum where an old kernel gives none. Stops at
+/// the largest number instead of starting anew.
+std::optional<std::uint64_t> error_total(const std::optional<std::string>& counters) {
   if (!counters) return std::nullopt;
-  long sum = 0;
+  std::uint64_t sum = 0;
   bool any = false;
   for (std::size_t start = 0; start < counters->size();) {
     const std::size_t end = std::min(counters->find('\n', start), counters->size());
@@ -68,10 +69,10 @@ std::optional<long> error_total(const std::optional<std::string>& counters) {
     start = end + 1;
     const std::size_t blank = line.rfind(' ');
     if (blank == line.npos) continue;
-    long value = 0;
+    std::uint64_t value = 0;
     std::from_chars(line.data() + blank + 1, line.data() + line.size(), value);
     if (line.rfind("TOTAL", 0) == 0) return value;
-    sum += value;
+    sum = value > ~std::uint64_t{0} - sum ? ~std::uint64_t{0} : sum + value;
     any = true;
   }
   if (!any) return std::nullopt;

@@ -148,6 +148,22 @@ TEST_F(Replay, MoreNumaNodesAndCpusThanThereCanBeAreRefused) {
   EXPECT_TRUE(discover_topology_at(folder_ + "/machine").ok());
 }
 
+TEST_F(Replay, ListsOfNodesAndCpusThatAreNoneAreRefused) {
+  const std::string path = folder_ + "/machine/sys/devices/system/node/online";
+  for (const char* text : {"", "x", "1-0", "1,0", "0-", "0,", "9223372036854775807x0"}) {
+    std::ofstream(path) << text << "\n";
+    const auto t = discover_topology_at(folder_ + "/machine");
+    ASSERT_FALSE(t.ok()) << text;
+    EXPECT_THAT(t.status().text(),
+                HasSubstr("node/online: expected an ascending list such as 0-3,8"))
+        << text;
+  }
+  for (const char* text : {"0-1", "0,1"}) {
+    std::ofstream(path) << text << "\n";
+    EXPECT_TRUE(discover_topology_at(folder_ + "/machine").ok()) << text;
+  }
+}
+
 TEST_F(Replay, PackagesThatContradictEachOtherAreAnErrorThatNamesThem) {
   const std::string cpu = folder_ + "/machine/sys/devices/system/cpu/";
   for (const char* second : {"cpu2", "cpu3"}) {
