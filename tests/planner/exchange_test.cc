@@ -104,18 +104,7 @@ TEST(Exchange, TakesItsClosedForms) {
 }
 
 TEST(Exchange, SharedGroupsLimitIt) {
-  GraphMaker maker(4);
-  std::vector<std::int64_t> crossing;
-  std::int64_t link = 0;
-  for (int a = 0; a < 4; ++a) {
-    for (int b = 0; b < 4; ++b) {
-      if (a == b) continue;
-      maker.link(rank_name(a), rank_name(b), a / 2 == b / 2 ? 50 : 16);
-      if (a / 2 != b / 2) crossing.push_back(link);
-      ++link;
-    }
-  }
-  const Graph graph = maker.group("bridge", crossing, 16).make();
+  const Graph graph = two_islands(16);
   const auto exchange = pack_exchange(graph);
   ASSERT_TRUE(exchange.ok());
   EXPECT_EQ(exchange->bound.to_string(),

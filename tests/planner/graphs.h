@@ -7,7 +7,9 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "planner/graph.h"
@@ -77,6 +79,21 @@ class Random {
  private:
   std::uint64_t state_;
 };
+
+template <class List>
+void shuffle(List& list, Random& random) {
+  for (int i = static_cast<int>(list.size()) - 1; i > 0; --i) {
+    std::swap(list[static_cast<std::size_t>(i)], list[static_cast<std::size_t>(random.below(i + 1))]);
+  }
+}
+
+/// 0 to n - 1 in any order.
+inline std::vector<int> random_order(Random& random, int n) {
+  std::vector<int> order(static_cast<std::size_t>(n));
+  std::iota(order.begin(), order.end(), 0);
+  shuffle(order, random);
+  return order;
+}
 
 /// 2 to 7 ranks and 0 to 3 switches; links mostly in pairs of equal bandwidth, so that switches
 /// give out as much as they take in. With `one_way`, ranks get links of their own direction too.

@@ -59,6 +59,22 @@ inline Graph full_mesh(int ranks, double gbps, std::optional<double> latency_ns 
 }
 
 /// All ranks on one switch.
+/// Two islands of two ranks with 50 GB/s inside; what crosses from one to the other shares `bridge` GB/s.
+inline Graph two_islands(double bridge) {
+  GraphMaker maker(4);
+  std::vector<std::int64_t> crossing;
+  std::int64_t link = 0;
+  for (int a = 0; a < 4; ++a) {
+    for (int b = 0; b < 4; ++b) {
+      if (a == b) continue;
+      maker.link(rank_name(a), rank_name(b), a / 2 == b / 2 ? 50 : bridge);
+      if (a / 2 != b / 2) crossing.push_back(link);
+      ++link;
+    }
+  }
+  return maker.group("bridge", crossing, bridge).make();
+}
+
 inline Graph star(int ranks, double gbps) {
   GraphMaker maker(ranks);
   maker.node("sw");
@@ -69,12 +85,6 @@ inline Graph star(int ranks, double gbps) {
 /// The graph with nodes and links in another order, as when devices are enumerated otherwise.
 inline Graph shuffled(const Graph& graph, std::uint64_t seed) {
   Random random(seed);
-  const auto shuffle = [&](auto& list) {
-    for (int i = static_cast<int>(list.size()) - 1; i > 0; --i) {
-      std::swap(list[static_cast<std::size_t>(i)],
-                list[static_cast<std::size_t>(random.below(i + 1))]);
-    }
-  };
   GraphDescription d;
   for (const GraphNode& node : graph.nodes) d.nodes.push_back({node.id, node.rank >= 0, "node"});
   for (const GraphLink& link : graph.links) {
@@ -83,8 +93,8 @@ inline Graph shuffled(const Graph& graph, std::uint64_t seed) {
                        graph.gbps(static_cast<double>(link.capacity)), false, link.latency_ns,
                        "link"});
   }
-  shuffle(d.nodes);
-  shuffle(d.links);
+  shuffle(d.nodes, random);
+  shuffle(d.links, random);
   Result<Graph> result = make_graph(d, "shuffled");
   EXPECT_TRUE(result.ok()) << result.status().to_string();
   return result.ok() ? *result : Graph();

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
-#include <numeric>
 #include <optional>
 #include <set>
 #include <string>
@@ -199,19 +198,9 @@ int reorder(Plan& plan, Random& random) {
   return swapped;
 }
 
-std::vector<int> permutation(int n, Random& random) {
-  std::vector<int> order(static_cast<std::size_t>(n));
-  std::iota(order.begin(), order.end(), 0);
-  for (int i = n - 1; i > 0; --i) {
-    std::swap(order[static_cast<std::size_t>(i)],
-              order[static_cast<std::size_t>(random.below(i + 1))]);
-  }
-  return order;
-}
-
 void rename_channels(Plan& plan, Random& random) {
   plan.channels += 2;
-  const std::vector<int> name = permutation(plan.channels, random);
+  const std::vector<int> name = random_order(random, plan.channels);
   for (auto& steps : plan.steps) {
     for (Step& step : steps) {
       if (has_peer(step.kind)) step.channel = name[static_cast<std::size_t>(step.channel)];
@@ -229,7 +218,7 @@ void rename_channels(Plan& plan, Random& random) {
 void rename_scratch(Plan& plan, Random& random) {
   plan.scratch_chunks += 3;
   for (auto& steps : plan.steps) {
-    const std::vector<int> name = permutation(plan.scratch_chunks, random);
+    const std::vector<int> name = random_order(random, plan.scratch_chunks);
     const auto rename = [&](ChunkRef& ref) {
       if (ref.buffer == BufferId::kScratch) ref.chunk = name[static_cast<std::size_t>(ref.chunk)];
     };

@@ -210,19 +210,7 @@ TEST(Rings, UnknownLatencyIsNotTakenForAGoodOne) {
 }
 
 TEST(Rings, SharedGroupsSlowRingsDown) {
-  // Two islands of two; what crosses from one to the other shares 10 GB/s.
-  GraphMaker maker(4);
-  std::vector<std::int64_t> crossing;
-  std::int64_t link = 0;
-  for (int a = 0; a < 4; ++a) {
-    for (int b = 0; b < 4; ++b) {
-      if (a == b) continue;
-      maker.link(rank_name(a), rank_name(b), a / 2 == b / 2 ? 50 : 10);
-      if (a / 2 != b / 2) crossing.push_back(link);
-      ++link;
-    }
-  }
-  const Graph graph = maker.group("bridge", crossing, 10).make();
+  const Graph graph = two_islands(10);
   const Routes routes(graph);
   EXPECT_FALSE(routes.hops_are_independent());
   const auto ring = best_ring(routes);

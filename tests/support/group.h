@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/eventually.h"
 #include "transport/shm/segment.h"
 
 namespace topocoll::testing {
@@ -77,16 +78,5 @@ class Child {
  private:
   pid_t pid_ = -1;
 };
-
-/// Waits for a condition; false after ten seconds, which no correct test takes.
-template <class Condition>
-bool eventually(const Condition& condition) {
-  const TimePoint limit = Clock::now() + std::chrono::seconds(10);
-  while (!condition()) {
-    if (Clock::now() > limit) return false;
-    std::this_thread::yield();
-  }
-  return true;
-}
 
 }  // namespace topocoll::testing

@@ -10,12 +10,12 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "doctor_limits.h"
 #include "doctor_report.h"
 #include "perf/child.h"
+#include "support/eventually.h"
 #include "topocoll/planning.h"
 
 namespace topocoll::tools {
@@ -211,12 +211,11 @@ std::vector<pid_t> children(pid_t pid) {
 TEST(Doctor, ARankThatIsKilledIsNamed) {
   Child child({TOPOCOLL_COMMAND, "doctor", "--no-cache", "--json", "--ranks", "3"});
   std::vector<pid_t> ranks;
-  const auto end = std::chrono::steady_clock::now() + 60s;
-  while (ranks.size() < 3 && std::chrono::steady_clock::now() < end) {
+  const auto all_run = [&] {
     ranks = children(child.pid());
-    std::this_thread::sleep_for(100us);
-  }
-  if (ranks.size() < 3) GTEST_SKIP() << "the kernel does not list children";
+    return ranks.size() >= 3;
+  };
+  if (!testing::eventually(all_run, 60s)) GTEST_SKIP() << "the kernel does not list children";
   ASSERT_EQ(::kill(ranks[1], SIGKILL), 0);
   const Finished f = child.finish();
   EXPECT_EQ(f.status, 3) << f.err;

@@ -129,7 +129,7 @@ namespace {
 
 bool agree(const shm::Descriptor& a, const shm::Descriptor& b) {
   if (a.kind != b.kind || a.type != b.type || a.op != b.op || a.root != b.root) return false;
-  return pairwise(a.kind) || (a.count == b.count && a.counts_hash == b.counts_hash);
+  return (a.count == b.count && a.counts_hash == b.counts_hash) || pairwise(a.kind);
 }
 
 /// The first rank that does not call what most ranks call; where two calls have as many ranks, the one
