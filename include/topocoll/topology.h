@@ -105,11 +105,15 @@ struct TopologyNode {
 ///   "interconnect"     between NUMA nodes
 ///   "network"          between NIC ports and switches of the network
 ///   "link"             of a medium that is not known
-/// Two kinds are no links but what a probe measured, see probe.h:
+/// Three kinds are no links but what a probe measured, see probe.h:
 ///   "coherence"        from CPU to CPU: cache lines that one has written and the other reads
 ///   "memory"           from a NUMA node: to a CPU what it alone reads of the node's memory, to
 ///                      another NUMA node what all CPUs there read together, and to the node above
 ///                      it in the tree what all CPUs near the memory read together
+///   "transfer"         between GPUs, and between a GPU and a NUMA node's memory: what stores of the
+///                      sending GPU (of memory: loads of the receiving one) carry while nothing else
+///                      moves. Its latency between GPUs is one way of an exchange of flags, and
+///                      between a NUMA node and a GPU the GPU's read of one word
 struct TopologyEdge {
   std::string from;
   std::string to;
@@ -119,10 +123,23 @@ struct TopologyEdge {
   Figure upward_gbps{};   ///< tree edges: from child to parent where that differs
   std::optional<int>
       count{};  ///< physical links that this one stands for; the figures are their sum
+  /// Further figures of a "transfer", by their names below; GB/s are 10^9 bytes per second.
+  std::map<std::string, Figure> figures{};
+  /// "transfer": what was wrong with data that went this way. Empty: nothing is known against it.
+  std::string fault{};
 };
+/// Names of TopologyEdge::figures.
+inline constexpr const char* kLoadsGbps = "loads_gbps";  ///< pulled by the receiving GPU's loads
+inline constexpr const char* kCopyEngineGbps = "copy_engine_gbps";
+inline constexpr const char* kDuplexGbps = "duplex_gbps";  ///< stores, while the other way is busy
+inline constexpr const char* kClassGbps =
+    "class_gbps";  ///< stores, while every GPU sends to one and receives from one of its like
+inline constexpr const char* kLoadedLatencyNs =
+    "loaded_latency_ns";  ///< as latency_ns, while the same way carries stores
 /// "contains" or "pci".
 TOPOCOLL_API bool is_tree_edge(const TopologyEdge& edge);
-/// "coherence" or "memory": there because it was measured, and no part of the machine's make-up.
+/// "coherence", "memory" or "transfer": there because it was measured, and no part of the machine's
+/// make-up.
 TOPOCOLL_API bool is_measurement(const TopologyEdge& edge);
 /// The names of all kinds of edges, "contains" first.
 TOPOCOLL_API const std::vector<std::string_view>& edge_kinds();

@@ -28,13 +28,13 @@ bool is_tree_edge(const TopologyEdge& edge) {
 }
 
 bool is_measurement(const TopologyEdge& edge) {
-  return edge.kind == "coherence" || edge.kind == "memory";
+  return edge.kind == "coherence" || edge.kind == "memory" || edge.kind == "transfer";
 }
 
 const std::vector<std::string_view>& edge_kinds() {
   static const std::vector<std::string_view> kinds = {
-      "contains",     "pci",     "nvlink", "xgmi",      "c2c",
-      "interconnect", "network", "link",   "coherence", "memory"};
+      "contains", "pci",  "nvlink",    "xgmi",   "c2c",     "interconnect",
+      "network",  "link", "coherence", "memory", "transfer"};
   return kinds;
 }
 
