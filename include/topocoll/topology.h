@@ -110,10 +110,10 @@ struct TopologyNode {
 ///   "memory"           from a NUMA node: to a CPU what it alone reads of the node's memory, to
 ///                      another NUMA node what all CPUs there read together, and to the node above
 ///                      it in the tree what all CPUs near the memory read together
-///   "transfer"         between GPUs, and between a GPU and a NUMA node's memory: what stores of the
-///                      sending GPU (of memory: loads of the receiving one) carry while nothing else
-///                      moves. Its latency between GPUs is one way of an exchange of flags, and
-///                      between a NUMA node and a GPU the GPU's read of one word
+///   "transfer"         between GPUs, and between a GPU and a NUMA node's memory: what stores of
+///                      the sending GPU (from memory: loads of the receiving one) carry while
+///                      nothing else moves. Its latency between GPUs is one way of an exchange of
+///                      flags, between memory and a GPU the GPU's read of one word
 struct TopologyEdge {
   std::string from;
   std::string to;
