@@ -114,30 +114,12 @@ class Readers {
     over_.store(true);
   }
 
-  /// Memory of the node, every page touched.
-  Result<Mapping> make_part() {
-    void* address =
-        ::mmap(nullptr, part_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (address == MAP_FAILED) {
-      return Status(Cause::kResource, fmt::format("{} bytes to read from: {}", part_,
-                                                  std::generic_category().message(errno)));
-    }
-    Mapping part(address, part_);
-    static_cast<void>(
-        ::madvise(address, part_, MADV_HUGEPAGE));  // faster to touch, where there are any
-    Status bound = os_.bind_memory({part.data(), part_}, request_.node);
-    // Containers may forbid the call; what a CPU touches first lies at its own node anyway.
-    if (!bound.ok() && !request_.local) return bound;
-    std::memset(part.data(), 1, part_);
-    return part;
-  }
-
   void read(std::size_t self) {
     if (!os_.pin_thread(request_.cpus[self])) {
       return fail(Status(Cause::kSystem, fmt::format("CPU {}: no thread may run there any more",
                                                      request_.cpus[self])));
     }
-    const auto part = make_part();
+    const auto part = make_node_memory(os_, part_, request_.node, request_.local);
     if (!part.ok()) return fail(part.status());
     for (;;) {
       if (self == 0) more_ = !sampler_.done();
@@ -181,6 +163,21 @@ class Readers {
 
 Result<Figure> measure_memory(Os& os, const MemoryRequest& request) {
   return Readers(os, request).run();
+}
+
+Result<Mapping> make_node_memory(Os& os, std::size_t bytes, int node, bool local) {
+  void* address =
+      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (address == MAP_FAILED) {
+    return Status(Cause::kResource, fmt::format("{} bytes of NUMA node {}: {}", bytes, node,
+                                                std::generic_category().message(errno)));
+  }
+  Mapping memory(address, bytes);
+  static_cast<void>(::madvise(address, bytes, MADV_HUGEPAGE));  // faster to touch
+  Status bound = os.bind_memory({memory.data(), bytes}, node);
+  if (!bound.ok() && !local) return bound;
+  std::memset(memory.data(), 1, bytes);
+  return memory;
 }
 
 std::size_t memory_read_bytes(std::uint64_t cache_bytes, std::uint64_t available_bytes) {

@@ -26,6 +26,10 @@ struct MemoryRequest {
 /// All CPUs together, 10^9 bytes per second.
 Result<Figure> measure_memory(Os& os, const MemoryRequest& request);
 
+/// Private memory of the node, every page touched. `local`: the calling thread runs there, so that
+/// the pages lie there even where the system forbids binding.
+Result<Mapping> make_node_memory(Os& os, std::size_t bytes, int node, bool local);
+
 /// Enough that a last-level cache of `cache_bytes` is of little use, and no more than an eighth of
 /// what is available; 0 if that is too little to measure anything.
 std::size_t memory_read_bytes(std::uint64_t cache_bytes, std::uint64_t available_bytes);

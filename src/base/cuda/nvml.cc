@@ -1,6 +1,5 @@
 #include "base/cuda/nvml.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include <utility>
 
 #include "base/cuda/nvml_abi.h"
+#include "base/library.h"
 
 namespace topocoll {
 namespace {
@@ -30,54 +30,44 @@ constexpr std::array<std::pair<unsigned long long, const char*>, 7> kThrottleRea
      {0x80, "hw_power_brake"},
      {0x2, "application_clocks"}}};
 
-struct CloseLibrary {
-  void operator()(void* library) const { ::dlclose(library); }
-};
-
 /// The loaded library, initialised while this lives.
-class Library {
+class Nvml {
  public:
-  static Result<std::unique_ptr<Library>> open(const std::string& name) {
-    std::unique_ptr<void, CloseLibrary> handle(::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL));
-    if (!handle) {
-      const char* why = ::dlerror();
-      return Status(Cause::kUnsupported,
-                    fmt::format("no NVIDIA driver: {}", why != nullptr ? why : name));
-    }
-    auto library = std::unique_ptr<Library>(new Library(std::move(handle)));
-    const Return code = library->call<>("nvmlInit_v2");
+  static Result<std::unique_ptr<Nvml>> open(const std::string& name) {
+    auto library = Library::open(name);
+    if (!library.ok()) return library.status().annotated("no NVIDIA driver");
+    auto nvml = std::unique_ptr<Nvml>(new Nvml(std::move(*library)));
+    const Return code = nvml->call<>("nvmlInit_v2");
     if (code != nvml::kSuccess) {
       return Status(Cause::kUnsupported,
-                    fmt::format("{} cannot be used: {}", name, library->words(code)));
+                    fmt::format("{} cannot be used: {}", name, nvml->words(code)));
     }
-    library->initialised_ = true;
-    return library;
+    nvml->initialised_ = true;
+    return nvml;
   }
-  Library(const Library&) = delete;
-  Library& operator=(const Library&) = delete;
-  ~Library() {
+  Nvml(const Nvml&) = delete;
+  Nvml& operator=(const Nvml&) = delete;
+  ~Nvml() {
     if (initialised_) static_cast<void>(call<>("nvmlShutdown"));
   }
 
   /// Calls a function by its name; one that an old driver lacks is not supported.
   template <class... A>
   Return call(const char* function, A... arguments) const {
-    void* symbol = ::dlsym(handle_.get(), function);
-    if (symbol == nullptr) return nvml::kNotSupported;
-    return reinterpret_cast<Return (*)(A...)>(symbol)(arguments...);
+    auto* const symbol = library_.find<Return(A...)>(function);
+    return symbol == nullptr ? nvml::kNotSupported : symbol(arguments...);
   }
 
   [[nodiscard]] std::string words(Return code) const {
-    void* symbol = ::dlsym(handle_.get(), "nvmlErrorString");
-    const char* text =
-        symbol != nullptr ? reinterpret_cast<const char* (*)(Return)>(symbol)(code) : nullptr;
+    auto* const symbol = library_.find<const char*(Return)>("nvmlErrorString");
+    const char* text = symbol != nullptr ? symbol(code) : nullptr;
     return text != nullptr ? text : fmt::format("error {}", code);
   }
 
  private:
-  explicit Library(std::unique_ptr<void, CloseLibrary> handle) : handle_(std::move(handle)) {}
+  explicit Nvml(Library library) : library_(std::move(library)) {}
 
-  std::unique_ptr<void, CloseLibrary> handle_;
+  Library library_;
   bool initialised_ = false;
 };
 
@@ -93,7 +83,7 @@ std::string kernel_bdf(const nvml::PciInfo& info) {
 
 class Reader {
  public:
-  explicit Reader(const Library& library) : library_(library) {}
+  explicit Reader(const Nvml& library) : library_(library) {}
 
   Result<NvmlReport> take() {
     report_.driver = text("nvmlSystemGetDriverVersion");
@@ -226,7 +216,7 @@ class Reader {
     link.crc_errors = count(kCounter, device, number, nvml::kCrcFlits);
   }
 
-  const Library& library_;
+  const Nvml& library_;
   std::string where_ = "NVML";
   NvmlReport report_;
 };
@@ -234,7 +224,7 @@ class Reader {
 }  // namespace
 
 Result<NvmlReport> read_nvml(const std::string& library) {
-  const auto opened = Library::open(library);
+  const auto opened = Nvml::open(library);
   if (!opened.ok()) return opened.status();
   return Reader(**opened).take();
 }
