@@ -10,11 +10,11 @@ namespace topocoll::cuda {
 /// 0 is success.
 using Return = int;
 using Device = int;
-using ContextHandle = struct CUctx_st*;
-using StreamHandle = struct CUstream_st*;
-using EventHandle = struct CUevent_st*;
-using ModuleHandle = struct CUmod_st*;
-using FunctionHandle = struct CUfunc_st*;
+using ContextHandle = struct ContextObject*;
+using StreamHandle = struct StreamObject*;
+using EventHandle = struct EventObject*;
+using ModuleHandle = struct ModuleObject*;
+using FunctionHandle = struct FunctionObject*;
 using DeviceAddress = unsigned long long;
 struct Uuid {
   unsigned char bytes[16];
