@@ -122,4 +122,26 @@ void add_gpu_facts(const NvmlReport& report, Topology& topology) {
   topology.notes.insert(topology.notes.end(), report.notes.begin(), report.notes.end());
 }
 
+void add_cuda_facts(const std::vector<cuda::DeviceFacts>& devices, Topology& topology) {
+  for (const cuda::DeviceFacts& device : devices) {
+    TopologyNode* const node = node_at(topology, device.bdf);
+    if (node == nullptr) continue;  // a note says so already
+    node->attributes["cuda_sm"] = std::to_string(device.architecture);
+    node->attributes["cuda_gdr"] = device.gpudirect_rdma ? "1" : "0";
+  }
+}
+
+void add_busy_links(const NvmlReport& busy, Topology& topology) {
+  for (const NvmlDevice& gpu : busy.devices) {
+    TopologyNode* const node = node_at(topology, gpu.bdf);
+    const auto speed = speed_of(gpu.pcie_generation);
+    if (node == nullptr || (!speed && !gpu.pcie_width)) continue;
+    PciLink& link = node->pci_link;
+    if (link.speed_gts || link.width) node->attributes["idle_link"] = link_words(link);
+    if (speed) link.speed_gts = speed;
+    if (gpu.pcie_width) link.width = gpu.pcie_width;
+    node->attributes["link_state"] = "under load";
+  }
+}
+
 }  // namespace topocoll

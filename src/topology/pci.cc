@@ -89,6 +89,11 @@ std::string pci_id(NodeKind kind, std::string_view bdf) {
   }
 }
 
+std::string link_words(const PciLink& link) {
+  const std::string speed = link.speed_gts ? fmt::format("{:g} GT/s", *link.speed_gts) : "? GT/s";
+  return speed + (link.width ? fmt::format(" x{}", *link.width) : " x?");
+}
+
 // An idle link lowers its speed to save power and raises it under load, but keeps its width.
 std::optional<double> declared_bandwidth(const PciLink& link) {
   const auto speed = link.max_speed_gts ? link.max_speed_gts : link.speed_gts;

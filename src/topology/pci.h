@@ -26,6 +26,9 @@ NodeKind pci_kind(std::string_view device_class, std::string_view vendor,
 /// "gpu:0000:4e:00.0": the id of a node on PCI.
 std::string pci_id(NodeKind kind, std::string_view bdf);
 
+/// A link as it is now: "16 GT/s x8", with ? for what is not known.
+std::string link_words(const PciLink& link);
+
 /// The figure that a link's state stands for under load: its width now at the best speed of this
 /// end.
 std::optional<double> declared_bandwidth(const PciLink& link);

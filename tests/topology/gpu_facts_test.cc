@@ -133,6 +133,31 @@ TEST(GpuFacts, WhatIsNotInTheTreeIsNoted) {
   EXPECT_EQ(t.find(kFirst)->uuid, "GPU-0000:01:00.0");
 }
 
+TEST(GpuFacts, CudaSaysWhatNcclWantsToKnow) {
+  Topology t = machine();
+  cuda::DeviceFacts first{0, "0000:01:00.0", "GPU-1", 132, 90, true};
+  cuda::DeviceFacts elsewhere{1, "0000:09:00.0", "GPU-9", 132, 90, true};
+  add_cuda_facts({first, elsewhere}, t);
+  EXPECT_EQ(t.find(kFirst)->attributes.at("cuda_sm"), "90");
+  EXPECT_EQ(t.find(kFirst)->attributes.at("cuda_gdr"), "1");
+  EXPECT_FALSE(t.find(kSecond)->attributes.contains("cuda_sm"));
+}
+
+TEST(GpuFacts, LinksThatAreBusyAreSeenAsTheyAreThen) {
+  Topology t = machine();
+  t.nodes[t.find(kFirst) - t.nodes.data()].pci_link = {2.5, 16, 32, 16};
+  NvmlReport busy = report();
+  busy.devices[0].pcie_generation = 5;
+  busy.devices[0].pcie_width = 8;
+  add_busy_links(busy, t);
+  const TopologyNode& first = *t.find(kFirst);
+  EXPECT_EQ(first.pci_link, (PciLink{32, 8, 32, 16}));
+  EXPECT_EQ(first.attributes.at("link_state"), "under load");
+  EXPECT_EQ(first.attributes.at("idle_link"), "2.5 GT/s x16");
+  // Of the second NVML says nothing.
+  EXPECT_FALSE(t.find(kSecond)->attributes.contains("link_state"));
+}
+
 TEST(GpuFacts, OnlyNvidiasGpusAreAskedAbout) {
   Topology t = machine();
   EXPECT_TRUE(has_nvidia_gpu(t));

@@ -14,11 +14,6 @@ constexpr double kTolerance = 0.97;  ///< of a figure, before it counts as less
 constexpr double kMeasuredShare =
     0.65;  ///< of the declared figure that a healthy link shows at least
 
-std::string link_words(const PciLink& link) {
-  const std::string speed = link.speed_gts ? fmt::format("{:g} GT/s", *link.speed_gts) : "? GT/s";
-  return speed + (link.width ? fmt::format(" x{}", *link.width) : " x?");
-}
-
 template <class T>
 std::optional<T> smaller(const std::optional<T>& a, const std::optional<T>& b) {
   if (!a || !b) return a ? a : b;
