@@ -25,10 +25,13 @@ constexpr std::size_t kGateBytes = std::size_t{2} << 20;
 constexpr std::size_t kStagingAt = std::size_t{1} << 20;  ///< in the gate's memory, to its end
 constexpr std::size_t kStagingBytes = kGateBytes - kStagingAt;
 static_assert(CudaRig::kMostWords * sizeof(std::uint32_t) == kStagingBytes);
-/// On a GPU, each on a line of its own: the flags and the results of a leader and of the other.
-constexpr std::size_t kWordsBytes = 4096;
-constexpr std::array<std::size_t, 2> kFlagAt = {0, 256};
-constexpr std::array<std::size_t, 2> kResultAt = {2048, 2304};
+/// On a GPU, each on a line of its own: the flags and the results of a leader and of the other. A
+/// line is near some processors and far from others, so flags take turns over several.
+constexpr std::size_t kWordsBytes = 16384;
+constexpr std::array<std::size_t, 2> kFlagAt = {0, 4096};
+constexpr std::array<std::size_t, 2> kResultAt = {8192, 8448};
+constexpr std::size_t kFlagStride = 256;
+constexpr std::size_t kFlagLines = 16;
 constexpr std::size_t kPieceBytes = 16;
 constexpr unsigned kThreads = 512;
 constexpr std::uint32_t kWarm = 20;
@@ -541,9 +544,10 @@ Result<double> CudaRig::time_turns(int leader, int other, int turns) {
       return zeroed;
     }
   }
+  const std::size_t line = flag_line_++ % kFlagLines * kFlagStride;
   for (std::size_t i = 0; i < 2; ++i) {
-    DeviceAddress mine = gpu[i]->words.get() + kFlagAt[i];
-    DeviceAddress theirs = gpu[1 - i]->words.get() + kFlagAt[1 - i];
+    DeviceAddress mine = gpu[i]->words.get() + kFlagAt[i] + line;
+    DeviceAddress theirs = gpu[1 - i]->words.get() + kFlagAt[1 - i] + line;
     int leads = i == 0 ? 1 : 0;
     std::uint32_t warm = kWarm;
     auto timed = static_cast<std::uint32_t>(turns);

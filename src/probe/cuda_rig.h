@@ -105,6 +105,7 @@ class CudaRig {
   std::vector<std::unique_ptr<Memory>> memory_;
   std::unique_ptr<Memory> gate_;  ///< a word that streams wait for, then room for results
   std::uint32_t gate_value_ = 0;
+  std::size_t flag_line_ = 0;
   std::vector<BenchGpu> names_;
   std::vector<int> node_numbers_;
   std::vector<cuda::DeviceFacts> devices_;
