@@ -16,6 +16,8 @@
 
 #include "topocoll/topology.h"
 #include "topology/hwloc_reader.h"
+#include "topology/gpu_facts.h"
+#include "topology/gpu_record.h"
 #include "topology/recorded_tree.h"
 #include "topology/sysfs.h"
 
@@ -220,6 +222,9 @@ Result<Topology> discover_topology_at(const std::string& root) {
     }
   }
   add_kernel_facts(*sysfs, result);
+  const auto gpus = recorded_gpus(*sysfs);
+  if (!gpus.ok()) return gpus.status().annotated(root);
+  add_gpu_facts(*gpus, result);
   // Whoever wrote the files may have put one CPU into two packages and the like.
   if (const auto sound = topology_from_json(to_json(result)); !sound.ok()) {
     return sound.status().annotated(root + ": the recorded machine contradicts itself");

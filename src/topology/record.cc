@@ -14,7 +14,9 @@
 #include <string>
 #include <system_error>
 
+#include "base/cuda/nvml.h"
 #include "topocoll/topology_formats.h"
+#include "topology/gpu_record.h"
 #include "topology/sysfs.h"
 
 namespace topocoll {
@@ -104,6 +106,11 @@ class Recorder {
     }
     write(kRecordedProcess, describe_process());
     write("/proc/hwloc-nofile-info", describe_system());
+    if (const auto gpus = read_nvml(); gpus.ok()) {
+      for (const NvmlDevice& gpu : gpus->devices) {
+        if (!gpu.bdf.empty()) write(fmt::format("{}/{}", kRecordedGpus, gpu.bdf), gpu_to_json(gpu));
+      }
+    }
     return status_;
   }
 
