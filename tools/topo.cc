@@ -57,6 +57,8 @@ Result<Topology> measured(const TopoRequest& request) {
   ProgressBar bar("measuring");
   ProbeOptions options;
   options.budget = std::chrono::milliseconds(request.budget_ms);
+  options.gpu_budget = std::chrono::milliseconds(request.gpu_budget_ms);
+  options.gpus = !request.no_gpus;
   options.use_cache = !request.no_cache;
   options.on_progress = [&bar](int done, int total) { bar.show(done, total); };
   return probe_topology(options);
@@ -154,8 +156,13 @@ void add_probe_options(CLI::App* command, TopoRequest& request) {
   command->add_flag("--no-cache", request.no_cache,
                     "measure everything, and keep nothing for the next time");
   command
-      ->add_option("--budget-ms", request.budget_ms, "time after which nothing new is begun (2000)")
+      ->add_option("--budget-ms", request.budget_ms,
+                   "time after which nothing new is begun of CPUs and memory (2000)")
       ->check(CLI::Range(1, 600'000));
+  command
+      ->add_option("--gpu-budget-ms", request.gpu_budget_ms, "the same for GPUs (10000)")
+      ->check(CLI::Range(1, 600'000));
+  command->add_flag("--no-gpus", request.no_gpus, "measure CPUs and memory only");
 }
 
 }  // namespace
@@ -186,7 +193,7 @@ void add_topo(CLI::App& app, TopoRequest& request, std::function<Result<std::str
   add_input(show, request);
   show->add_flag("--probe", request.probe, "measure this machine too, as topo probe does");
   add_probe_options(
-      as_json(add("probe", "measure this machine: flags and copies between CPUs, memory",
+      as_json(add("probe", "measure this machine: CPUs, memory and NVIDIA's GPUs",
                   "  topocoll topo probe\n"
                   "  topocoll topo probe --no-cache --output node.json",
                   probed)),

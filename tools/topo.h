@@ -28,7 +28,9 @@ struct TopoRequest {
   bool json = false;
   bool probe = false;     ///< of show
   bool no_cache = false;  ///< of probe
-  int budget_ms = 2000;   ///< of probe
+  int budget_ms = 2000;   ///< of probe, as the next two
+  int gpu_budget_ms = 10000;
+  bool no_gpus = false;
   ProbeNetRequest probe_net;
   int exit_status = 0;  ///< 3: check or diff found something
 };

@@ -1,17 +1,23 @@
-// Probe: measures this machine, as far as CPUs and memory go.
+// Probe: measures this machine: CPUs, memory and NVIDIA's GPUs.
 //
 //   auto t = topocoll::probe_topology();
 //   if (t.ok()) std::fputs(topocoll::render_text(*t).c_str(), stdout);
 //
 // Between pairs of CPUs it times an exchange of flags and copies of what the other has just written
 // (edges "coherence"); from each NUMA node what one CPU and what all CPUs read of its memory (edges
-// "memory"). Figures are medians with their confidence interval (Spread). Only CPUs that this
-// process may use take part, on threads of the probe's own; the caller's affinity stays as it is.
+// "memory"). Between GPUs, and between GPUs and memory, it moves data by stores, loads and copy
+// engines, alone and together, and looks at what arrives (edges "transfer"); what follows for links
+// and switches becomes their measured figures. Figures are medians with their confidence interval
+// (Spread). Only CPUs and GPUs that this process may use take part, CPUs on threads of the probe's
+// own; the caller's affinity stays as it is.
 //
 // Results are kept in a file below the cache directory (TOPOCOLL_CACHE_DIR), one for each make-up
 // of a machine. A kept result is used if a few of its figures, measured again, are still the same;
 // this takes a fraction of a second. One that lacks measurements is measured anew, and takes no
 // fuller one's place. Without a usable directory or file everything is measured.
+//
+// Measuring GPUs starts CUDA in this process, which then cannot use it after fork(), and takes half
+// a GiB of each GPU's memory meanwhile.
 //
 // Thread rule: any thread; two probes at a time on one machine disturb each other.
 // Failure rule: what cannot be measured is a note of the topology. An error is returned only if an
@@ -31,8 +37,11 @@
 namespace topocoll {
 
 struct ProbeOptions {
-  /// After this nothing new is begun; a machine of a few CPUs needs less.
+  /// After this nothing new is begun of CPUs and memory; a machine of a few CPUs needs less.
   std::chrono::milliseconds budget{2000};
+  /// The same for GPUs: two need 2 s, eight 10 s.
+  std::chrono::milliseconds gpu_budget{10000};
+  bool gpus = true;  ///< whether GPUs are measured
   /// Whether a kept result may be used and the new one be kept.
   bool use_cache = true;
   /// Decides the order, and the sample on large machines; absent: different every time.

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <memory>
+#include <random>
 #include <utility>
 
 #include "base/cuda/nvml.h"
@@ -9,6 +11,8 @@
 #include "base/options.h"
 #include "base/os.h"
 #include "probe/cache.h"
+#include "probe/cuda_bench.h"
+#include "probe/gpu_probe.h"
 #include "probe/measure.h"
 #include "topology/gpu_facts.h"
 
@@ -55,12 +59,31 @@ Result<Start> start(bool use_cache) {
 
 enum class Check { kHolds, kContradicted, kUnclear };
 
+/// The GPUs that can be measured; what speaks against it is a note.
+std::unique_ptr<GpuBench> open_bench(Topology& machine) {
+  std::vector<int> numa_nodes;
+  for (const TopologyNode* numa : machine.of_kind(NodeKind::kNumaNode)) {
+    // One without CPUs is no memory that a rank uses.
+    if (numa->os_index && !numa->cpus.empty()) numa_nodes.push_back(*numa->os_index);
+  }
+  auto opened = open_cuda_bench(Os::real(), numa_nodes);
+  if (!opened.ok()) {
+    machine.notes.push_back("GPUs are not measured: " + opened.status().text());
+    return nullptr;
+  }
+  add_cuda_facts(opened->devices, machine);
+  machine.notes.insert(machine.notes.end(), opened->notes.begin(), opened->notes.end());
+  return std::move(opened->bench);
+}
+
 /// Whether a few figures are still the same; a note says which is not.
-Check check(const Topology& kept, const ProbeOptions& options, Topology& machine) {
+Check check(const Topology& kept, const ProbeOptions& options, std::uint64_t seed, GpuBench* bench,
+            Topology& machine) {
   const auto tasks = sentinel_tasks(kept);
   Topology fresh = machine;
   fresh.notes.clear();
   measure(Os::real(), tasks, {options.budget, options.on_progress}, fresh);
+  if (bench != nullptr) measure_gpu_sentinels(Os::real(), *bench, seed, kept, fresh);
   const auto changed = contradictions(kept, fresh);
   for (const std::string& what : changed) {
     log().info("a kept probe no longer holds: {}", what);
@@ -106,10 +129,13 @@ Result<Topology> probe_topology(const ProbeOptions& options) {
   auto begun = start(options.use_cache);
   if (!begun.ok()) return begun.status();
   Topology& machine = begun->machine;
+  const std::uint64_t seed = options.seed ? *options.seed : std::random_device()();
+  const bool has_gpus = has_nvidia_gpu(machine);
+  const auto bench = has_gpus && options.gpus ? open_bench(machine) : nullptr;
   if (begun->kept && begun->kept->missing > 0) {
     machine.notes.push_back("measured anew: " + lacks(*begun));
   } else if (begun->kept) {
-    switch (check(begun->kept->topology, options, machine)) {
+    switch (check(begun->kept->topology, options, seed, bench.get(), machine)) {
       case Check::kHolds:
         copy_measurements(begun->kept->topology, machine);
         machine.notes.push_back("measured by an earlier probe, checked now: " +
@@ -122,15 +148,24 @@ Result<Topology> probe_topology(const ProbeOptions& options) {
         break;
     }
   }
-  std::mt19937_64 random(options.seed ? *options.seed : std::random_device()());
+  std::mt19937_64 random(seed);
   const auto tasks = probe_tasks(machine, random);
   const auto hosts = machine.of_kind(NodeKind::kHost);
   if (!hosts.empty() && hosts.front()->cpus.size() == 1) {
     machine.notes.emplace_back("this process may use one CPU: nothing was measured between CPUs");
   }
-  const std::size_t missing =
-      measure(Os::real(), tasks, {options.budget, options.on_progress}, machine);
+  std::size_t missing = measure(Os::real(), tasks, {options.budget, options.on_progress}, machine);
   note_drift(tasks, machine);
+  if (bench) {
+    const auto look = [&machine] {
+      if (const auto busy = read_nvml(); busy.ok()) add_busy_links(*busy, machine);
+    };
+    missing += measure_gpus(Os::real(), *bench,
+                            {options.gpu_budget, seed, options.on_progress, look}, machine);
+  } else if (has_gpus && !options.gpus) {
+    machine.notes.emplace_back("GPUs were not measured");
+    ++missing;
+  }
   if (!begun->directory.empty()) keep_fuller(*begun, missing);
   return std::move(machine);
 }
