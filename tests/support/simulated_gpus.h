@@ -32,7 +32,7 @@ namespace topocoll::testing {
 
 class SimulatedGpus : public GpuBench {
  public:
-  explicit SimulatedGpus(FaultOs& os) : os_(os) {}
+  explicit SimulatedGpus(FaultOs& os) : os_(&os) {}
 
   /// A place in the tree; GB/s of the link above it, to and from `above` (-1: the root).
   int add_switch(int above, double up_gbps, double down_gbps) {
@@ -156,7 +156,7 @@ class SimulatedGpus : public GpuBench {
   }
   Status call(std::chrono::microseconds time) {
     ++calls_;
-    os_.advance(time);
+    os_->advance(time);
     if (failure_ && calls_ >= failure_->first) return failure_->second;
     return Status();
   }
@@ -239,7 +239,7 @@ class SimulatedGpus : public GpuBench {
     return 1 + noise_ * total;
   }
 
-  FaultOs& os_;
+  FaultOs* os_;
   std::vector<Place> places_;
   std::vector<double> capacities_;
   std::vector<BenchGpu> gpus_;
