@@ -82,6 +82,9 @@ struct PciLink {
 /// to 5 GT/s, 128b/130b up to 32, FLITs of 242 in 256 bytes at 64), before packet headers.
 TOPOCOLL_API double pci_bandwidth_gbps(double speed_gts, int width);
 
+/// Attribute of a node that no system declares and a probe inferred, and what from: "contention".
+inline constexpr const char* kInferredFrom = "inferred_from";
+
 struct TopologyNode {
   std::string id;
   NodeKind kind = NodeKind::kHost;
@@ -141,6 +144,9 @@ TOPOCOLL_API bool is_tree_edge(const TopologyEdge& edge);
 /// "coherence", "memory" or "transfer": there because it was measured, and no part of the machine's
 /// make-up.
 TOPOCOLL_API bool is_measurement(const TopologyEdge& edge);
+/// Has kInferredFrom: the node and its edges are there because of measurements, and no part of the
+/// machine's make-up either.
+TOPOCOLL_API bool is_inferred(const TopologyNode& node);
 /// The names of all kinds of edges, "contains" first.
 TOPOCOLL_API const std::vector<std::string_view>& edge_kinds();
 

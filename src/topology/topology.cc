@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 #include "topology/hash.h"
 #include "topology/hwloc_reader.h"
@@ -30,6 +31,8 @@ bool is_tree_edge(const TopologyEdge& edge) {
 bool is_measurement(const TopologyEdge& edge) {
   return edge.kind == "coherence" || edge.kind == "memory" || edge.kind == "transfer";
 }
+
+bool is_inferred(const TopologyNode& node) { return node.attributes.contains(kInferredFrom); }
 
 const std::vector<std::string_view>& edge_kinds() {
   static const std::vector<std::string_view> kinds = {
@@ -64,17 +67,27 @@ const TopologyNode* Topology::parent(std::string_view id) const {
   return nullptr;
 }
 
-// Names of hosts, memory sizes (which vary from boot to boot), versions and measured figures do not
+// Names of hosts, memory sizes (which vary from boot to boot), versions and what was measured do not
 // belong to the make-up; the order of nodes and edges does not matter.
 std::string Topology::fingerprint() const {
   std::vector<std::string> facts;
+  std::set<std::string_view> inferred;
   for (const TopologyNode& node : nodes) {
+    if (is_inferred(node)) {
+      inferred.insert(node.id);
+      continue;
+    }
     const auto size = node.kind == NodeKind::kCache ? node.size_bytes.value_or(0) : 0;
     facts.push_back(fmt::format("node {} {} \"{}\" {} {} {}", node.id, topocoll::name(node.kind),
                                 node.label, size, node.level.value_or(0), cpu_ranges(node.cpus)));
   }
   for (const TopologyEdge& edge : edges) {
-    if (is_measurement(edge)) continue;
+    const bool only_measured = edge.kind == "interconnect" && edge.bandwidth_gbps.measured &&
+                               !edge.bandwidth_gbps.declared;
+    if (is_measurement(edge) || only_measured || inferred.contains(edge.from) ||
+        inferred.contains(edge.to)) {
+      continue;
+    }
     const std::string count = edge.count ? fmt::format(" x{}", *edge.count) : "";
     facts.push_back(fmt::format("edge {} {} {}{}", edge.from, edge.to, edge.kind, count));
   }
