@@ -19,7 +19,8 @@ inline std::string bridge_id(int bridge) {
 }
 
 /// Two NUMA nodes with two bridges each and two GPUs below each bridge (gpu_id(0) to gpu_id(7)),
-/// PCIe 5 x16, measured under load: 40 GB/s between GPUs, 52 and 50 from and to either memory.
+/// PCIe 5 x16, measured under load: 50 GB/s between GPUs below one bridge, 40 between others, 52
+/// from and 50 to either memory.
 inline Topology measured_gpus() {
   constexpr double kLink = 63.0;
   Topology t = synthetic_topology("pack:2 numa:1 core:2 pu:1").value();
@@ -31,6 +32,8 @@ inline Topology measured_gpus() {
     node.kind = kind;
     node.bdf = id.substr(id.find(':') + 1);
     node.pci_link = link;
+    node.attributes["class"] = kind == NodeKind::kGpu ? "0x030200" : "0x060400";
+    node.attributes["vendor"] = "0x10de";
     node.attributes["numa_node"] = std::to_string(numa);
     t.nodes.push_back(std::move(node));
     t.edges.push_back({parent, id, "pci", {kLink, {}}, {}});
@@ -54,7 +57,8 @@ inline Topology measured_gpus() {
   for (int a = 0; a < 8; ++a) {
     for (int b = 0; b < 8; ++b) {
       if (a == b) continue;
-      transfer(gpu_id(a), gpu_id(b), 40, 1500);
+      const bool near = a / 2 == b / 2;
+      transfer(gpu_id(a), gpu_id(b), near ? 50 : 40, near ? 1100 : 1500);
       TopologyEdge& edge = t.edges.back();
       edge.figures[kLoadsGbps] = measured_figure(33);
       edge.figures[kDuplexGbps] = measured_figure(36);
