@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "support/measured_gpus.h"
 #include "topology/formats/machines.h"
 #include "topology/formats/xml_text.h"
 
@@ -67,6 +68,21 @@ TEST(Matrix, SwitchesFabricsAndHosts) {
   };
   EXPECT_EQ(path(imported("<system>" + host("0xa") + host("0xb") + "</system>"), 0, 1), "NET");
   EXPECT_EQ(render_matrix(Topology()), "no GPU and no NIC\n");
+}
+
+TEST(Matrix, WhatWasMeasuredIsNoPath) {
+  Topology t = testing::measured_gpus();
+  const std::string words = render_matrix(t);
+  EXPECT_THAT(words, HasSubstr("PIX"));
+  EXPECT_THAT(words, HasSubstr("SYS"));
+  EXPECT_EQ(words.find("LNK"), words.npos);
+  TopologyNode inferred;
+  inferred.id = "switch:inferred:0";
+  inferred.kind = NodeKind::kSwitch;
+  inferred.attributes["inferred_from"] = "contention";
+  t.nodes.push_back(inferred);
+  for (int g = 0; g < 8; ++g) t.edges.push_back({testing::gpu_id(g), inferred.id, "link", {}, {}});
+  EXPECT_EQ(render_matrix(t), words);
 }
 
 TEST(Svg, IsWellFormedAndComplete) {
