@@ -11,14 +11,10 @@
 #include "topology/device_paths.h"
 #include "topology/hwloc_reader.h"
 #include "topology/tree.h"
+#include "topology/views/transfer_tables.h"
 
 namespace topocoll {
 namespace {
-
-struct Column {
-  std::size_t node = 0;
-  std::string title;  ///< "GPU0": of this table only
-};
 
 struct Word {
   std::string_view word;
@@ -38,7 +34,10 @@ constexpr std::array<Word, 10> kWords = {{{"NV", "so many NVLinks, also through 
 class Matrix {
  public:
   explicit Matrix(const Topology& topology)
-      : topology_(topology), tree_(topology), paths_(topology, tree_) {
+      : topology_(topology),
+        tree_(topology),
+        paths_(topology, tree_),
+        memories_(measured_memories(topology)) {
     int gpus = 0;
     int nics = 0;
     for (std::size_t i = 0; i < topology.nodes.size(); ++i) {
@@ -49,7 +48,14 @@ class Matrix {
     }
   }
 
-  [[nodiscard]] const std::vector<Column>& columns() const { return columns_; }
+  /// GPUs, then NICs.
+  [[nodiscard]] const std::vector<TableEnd>& columns() const { return columns_; }
+  [[nodiscard]] const std::vector<TableEnd>& memories() const { return memories_; }
+  [[nodiscard]] std::vector<TransferTable> transfers() const {
+    std::vector<TableEnd> gpus = columns_;
+    std::erase_if(gpus, [&](const TableEnd& end) { return node(end.node).kind != NodeKind::kGpu; });
+    return transfer_tables(topology_, gpus, memories_);
+  }
 
   [[nodiscard]] std::string path(std::size_t a, std::size_t b) const { return paths_.word(a, b); }
 
@@ -69,14 +75,15 @@ class Matrix {
   const Topology& topology_;
   TopologyTree tree_;
   DevicePaths paths_;
-  std::vector<Column> columns_;
+  std::vector<TableEnd> memories_;
+  std::vector<TableEnd> columns_;
 };
 
 /// The words that the table has, and no others.
 std::string legend(const Matrix& matrix, std::size_t width) {
   std::set<std::string> used;
-  for (const Column& row : matrix.columns()) {
-    for (const Column& column : matrix.columns()) used.insert(matrix.path(row.node, column.node));
+  for (const TableEnd& row : matrix.columns()) {
+    for (const TableEnd& column : matrix.columns()) used.insert(matrix.path(row.node, column.node));
   }
   std::string text;
   for (const auto& [word, meaning] : kWords) {
@@ -89,6 +96,17 @@ std::string legend(const Matrix& matrix, std::size_t width) {
   return text.empty() ? text : "\n" + text;
 }
 
+std::string faults_json(const Topology& topology) {
+  std::string text;
+  for (const TopologyEdge& edge : topology.edges) {
+    if (edge.fault.empty()) continue;
+    text +=
+        fmt::format("{}\n  {{\"from\": {}, \"to\": {}, \"fault\": {}}}", text.empty() ? "" : ",",
+                    json_quote(edge.from), json_quote(edge.to), json_quote(edge.fault));
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string render_matrix(const Topology& topology) {
@@ -96,44 +114,56 @@ std::string render_matrix(const Topology& topology) {
   const auto& columns = matrix.columns();
   if (columns.empty()) return "no GPU and no NIC\n";
   std::size_t width = 6;
-  for (const Column& c : columns) width = std::max(width, c.title.size() + 2);
+  for (const TableEnd& c : columns) width = std::max(width, c.title.size() + 2);
   auto cell = [&](const std::string& text) { return fmt::format("{:<{}}", text, width); };
   std::string text = cell("");
-  for (const Column& c : columns) text += cell(c.title);
+  for (const TableEnd& c : columns) text += cell(c.title);
   std::size_t cpus_width = 14;
-  for (const Column& c : columns) cpus_width = std::max(cpus_width, matrix.cpus(c.node).size() + 2);
+  for (const TableEnd& c : columns)
+    cpus_width = std::max(cpus_width, matrix.cpus(c.node).size() + 2);
   text += fmt::format("{:<{}}NUMA affinity\n", "CPU affinity", cpus_width);
-  for (const Column& row : columns) {
+  for (const TableEnd& row : columns) {
     text += cell(row.title);
-    for (const Column& column : columns) text += cell(matrix.path(row.node, column.node));
+    for (const TableEnd& column : columns) text += cell(matrix.path(row.node, column.node));
     text += fmt::format("{:<{}}{}\n", matrix.cpus(row.node), cpus_width, matrix.numa(row.node));
   }
   text += '\n';
-  for (const Column& c : columns) {
+  for (const TableEnd& c : columns) {
     const TopologyNode& node = topology.nodes[c.node];
     text += fmt::format("{:<{}}{}{}\n", c.title, width, node.id,
                         node.label.empty() ? "" : "  " + node.label);
   }
-  return text + legend(matrix, width);
+  for (const TableEnd& m : matrix.memories()) {
+    text += fmt::format("{:<{}}{}\n", m.title, width, topology.nodes[m.node].id);
+  }
+  return text + legend(matrix, width) + render_tables(matrix.transfers());
 }
 
 std::string matrix_to_json(const Topology& topology) {
   const Matrix matrix(topology);
   std::string devices;
   std::string paths;
-  for (const Column& row : matrix.columns()) {
+  for (const TableEnd& row : matrix.columns()) {
     const TopologyNode& node = topology.nodes[row.node];
     devices +=
         fmt::format("{}\n  {{\"title\": \"{}\", \"id\": {}, \"cpus\": \"{}\", \"numa\": \"{}\"}}",
                     devices.empty() ? "" : ",", row.title, json_quote(node.id),
                     matrix.cpus(row.node), matrix.numa(row.node));
     std::string line;
-    for (const Column& column : matrix.columns()) {
+    for (const TableEnd& column : matrix.columns()) {
       line += fmt::format("{}\"{}\"", line.empty() ? "" : ", ", matrix.path(row.node, column.node));
     }
     paths += fmt::format("{}\n  [{}]", paths.empty() ? "" : ",", line);
   }
-  return fmt::format("{{\"devices\": [{}],\n\"paths\": [{}]}}\n", devices, paths);
+  std::string memories;
+  for (const TableEnd& m : matrix.memories()) {
+    memories += fmt::format("{}{{\"title\": \"{}\", \"id\": {}}}", memories.empty() ? "" : ", ",
+                            m.title, json_quote(topology.nodes[m.node].id));
+  }
+  return fmt::format(
+      "{{\"devices\": [{}],\n\"paths\": [{}],\n\"memories\": [{}],\n\"measured\": {},\n"
+      "\"faults\": [{}]}}\n",
+      devices, paths, memories, tables_to_json(matrix.transfers()), faults_json(topology));
 }
 
 }  // namespace topocoll

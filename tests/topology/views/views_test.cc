@@ -70,9 +70,15 @@ TEST(Matrix, SwitchesFabricsAndHosts) {
   EXPECT_EQ(render_matrix(Topology()), "no GPU and no NIC\n");
 }
 
+/// The table of words, without what was measured.
+std::string words_of(const Topology& t) {
+  const std::string text = render_matrix(t);
+  return text.substr(0, text.find("\nstores between GPUs"));
+}
+
 TEST(Matrix, WhatWasMeasuredIsNoPath) {
   Topology t = testing::measured_gpus();
-  const std::string words = render_matrix(t);
+  const std::string words = words_of(t);
   EXPECT_THAT(words, HasSubstr("PIX"));
   EXPECT_THAT(words, HasSubstr("SYS"));
   EXPECT_EQ(words.find("LNK"), words.npos);
@@ -82,7 +88,73 @@ TEST(Matrix, WhatWasMeasuredIsNoPath) {
   inferred.attributes["inferred_from"] = "contention";
   t.nodes.push_back(inferred);
   for (int g = 0; g < 8; ++g) t.edges.push_back({testing::gpu_id(g), inferred.id, "link", {}, {}});
-  EXPECT_EQ(render_matrix(t), words);
+  EXPECT_EQ(words_of(t), words);
+}
+
+TEST(Matrix, WhatWasMeasuredHasTablesOfItsOwn) {
+  Topology t = testing::measured_gpus();
+  std::erase_if(t.edges, [](const TopologyEdge& e) {
+    const auto far = [](const std::string& id) {
+      return id.front() == 'g' && id > testing::gpu_id(2);
+    };
+    return e.kind == "transfer" && (far(e.from) || far(e.to) || e.from == "numa:1");
+  });
+  std::erase_if(t.nodes, [](const TopologyNode& n) {
+    return n.kind == NodeKind::kGpu && n.id > testing::gpu_id(2);
+  });
+  testing::transfer_between(t, testing::gpu_id(1), testing::gpu_id(2)).fault = "wrong";
+  testing::transfer_between(t, testing::gpu_id(2), testing::gpu_id(1)).figures.clear();
+  const std::string text = render_matrix(t);
+  EXPECT_THAT(text, HasSubstr("\nMEM0  numa:0\nMEM1  numa:1\n"));
+  EXPECT_THAT(text, HasSubstr(R"(
+stores between GPUs, GB/s, from row to column
+       GPU0   GPU1   GPU2
+GPU0   X      50.0   40.0
+GPU1   50.0   X      WRONG
+GPU2   40.0   40.0   X
+
+loads between GPUs, GB/s, from row to column
+       GPU0   GPU1   GPU2
+GPU0   X      33.0   33.0
+GPU1   33.0   X      WRONG
+GPU2   33.0   -      X
+)"));
+  EXPECT_THAT(text, HasSubstr(R"(
+latency between GPUs, us, from row to column
+       GPU0   GPU1   GPU2
+GPU0   X      1.10   1.50
+)"));
+  EXPECT_THAT(text, HasSubstr(R"(
+loads from memory, GB/s, from row to column
+       GPU0   GPU1   GPU2
+MEM0   52.0   52.0   52.0
+MEM1   -      -      -
+)"));
+  EXPECT_THAT(text, HasSubstr(R"(
+copy engine to memory, GB/s, from row to column
+       MEM0   MEM1
+GPU0   53.0   53.0
+)"));
+  EXPECT_THAT(text, HasSubstr("\nWRONG  data arrived changed: topocoll topo check says more\n"));
+}
+
+TEST(Matrix, TablesInJson) {
+  Topology t = testing::measured_gpus();
+  testing::transfer_between(t, testing::gpu_id(1), testing::gpu_id(2)).fault = "wrong";
+  testing::transfer_between(t, testing::gpu_id(1), testing::gpu_id(2)).bandwidth_gbps = {};
+  const auto json = nlohmann::json::parse(matrix_to_json(t));
+  EXPECT_EQ(json["memories"][1]["id"], "numa:1");
+  EXPECT_EQ(json["faults"][0]["from"], testing::gpu_id(1));
+  EXPECT_EQ(json["faults"][0]["fault"], "wrong");
+  const auto& stores = json["measured"][0];
+  EXPECT_EQ(stores["title"], "stores between GPUs");
+  EXPECT_EQ(stores["figure"], "bandwidth_gbps");
+  EXPECT_EQ(stores["rows"][7], "GPU7");
+  EXPECT_EQ(stores["values"][0][1], 50.0);
+  EXPECT_TRUE(stores["values"][0][0].is_null());
+  EXPECT_TRUE(stores["values"][1][2].is_null());
+  const auto& bare = nlohmann::json::parse(matrix_to_json(Topology()));
+  EXPECT_TRUE(bare["measured"].empty() && bare["faults"].empty());
 }
 
 TEST(Svg, IsWellFormedAndComplete) {
