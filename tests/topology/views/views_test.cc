@@ -196,6 +196,43 @@ TEST(Svg, FindingsAreRedAndCoresAreNotDrawn) {
   EXPECT_EQ(occurrences(render_svg(cores, {}), "<rect "), 3U);  // host, package, NUMA node
 }
 
+std::string svg_line(const std::string& svg, const std::string& title) {
+  const std::size_t at = svg.find("<title>" + title);
+  EXPECT_NE(at, svg.npos) << title;
+  const std::size_t begin = svg.rfind('\n', at) + 1;
+  return at == svg.npos ? "" : svg.substr(begin, svg.find("</title>", at) - begin);
+}
+
+TEST(Svg, TransfersAreWordsOfLinksAndGpus) {
+  Topology t = testing::measured_gpus();
+  const std::string a = testing::gpu_id(0);
+  const std::string b = testing::gpu_id(5);
+  EXPECT_EQ(render_svg(t, {}).find("<path"), std::string::npos) << "they are no lines of their own";
+  EXPECT_THAT(svg_line(render_svg(t, {}), a),
+              HasSubstr("&#10;" + a + " → " + b + ": stores 40 GB/s, latency 1.5 us&#10;"));
+  EXPECT_THAT(svg_line(render_svg(t, {}), a), HasSubstr("&#10;numa:1 → " + a + ": loads 52 GB/s"));
+  t.edges.push_back({a, b, "nvlink", {50.0, {}}, {}});
+  const std::string link = svg_line(render_svg(t, {}), a + " – " + b);
+  EXPECT_THAT(link,
+              HasSubstr(b + "&#10;nvlink, 50 GB/s declared&#10;" + a + " → " + b + ": stores 40"));
+  EXPECT_THAT(link, HasSubstr("&#10;" + b + " → " + a + ": stores 40 GB/s"));
+  EXPECT_THAT(link, Not(HasSubstr("class=\"bad\"")));
+}
+
+TEST(Svg, AWayThatLiesIsARedLine) {
+  Topology t = testing::measured_gpus();
+  const std::string a = testing::gpu_id(0);
+  const std::string b = testing::gpu_id(5);
+  testing::transfer_between(t, a, b).fault = "3 of 4096 words differ";
+  const std::string svg = render_svg(t, check_topology(t));
+  EXPECT_EQ(occurrences(svg, "<path"), 1U);
+  const std::string line = svg_line(svg, a + " – " + b);
+  EXPECT_THAT(line, HasSubstr("stroke=\"#d00\" class=\"bad\""));
+  EXPECT_THAT(line, HasSubstr("WRONG DATA: 3 of 4096 words differ"));
+  EXPECT_THAT(line, HasSubstr(b + " → " + a + ": stores"));
+  EXPECT_THAT(render_dot(t, {}), HasSubstr("color=\"red\""));
+}
+
 TEST(Html, IsOnePageWithPictureAndFindings) {
   const Topology t = hand_written("synthetic_h100_rails.xml");
   const std::vector<Finding> findings = {
