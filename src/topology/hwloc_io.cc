@@ -187,43 +187,9 @@ void HwlocDevices::add_links() {
   add_measured();
 }
 
-/// What to_hwloc_xml() writes of measured figures.
-void HwlocDevices::add_measured() {
-  hwloc_distances_s* distances = nullptr;
-  unsigned count = 1;
-  if (hwloc_distances_get_by_name(hwloc_, "TopocollMeasuredBandwidth", &count, &distances, 0) !=
-          0 ||
-      count == 0) {
-    return;
-  }
-  for (unsigned i = 0; i < distances->nbobjs; ++i) {
-    for (unsigned j = 0; j < distances->nbobjs; ++j) {
-      const auto from = ids_.find(distances->objs[i]);
-      const auto to = ids_.find(distances->objs[j]);
-      const hwloc_uint64_t value = distances->values[i * distances->nbobjs + j];
-      if (i == j || from == ids_.end() || to == ids_.end() || value == 0) continue;
-      set_measured(from->second, to->second, static_cast<double>(value) / 1000);  // MB/s
-    }
-  }
-  hwloc_distances_release(hwloc_, distances);
-}
-
-void HwlocDevices::set_measured(const std::string& from, const std::string& to, double gbps) {
-  for (TopologyEdge& edge : result_.edges) {
-    if (edge.from != from || edge.to != to || is_tree_edge(edge)) continue;
-    edge.bandwidth_gbps.measured = gbps;
-    return;
-  }
-  if (from == to) return;
-  TopologyEdge edge;
-  edge.from = from;
-  edge.to = to;
-  edge.kind = "link";
-  edge.bandwidth_gbps.measured = gbps;
-  result_.edges.push_back(std::move(edge));
-}
-
-void HwlocDevices::add_matrix(const char* name, const char* kind, bool hops) {
+void HwlocDevices::each_distance(
+    const char* name,
+    const std::function<void(const std::string&, const std::string&, double)>& use) {
   hwloc_distances_s* distances = nullptr;
   unsigned count = 1;
   if (hwloc_distances_get_by_name(hwloc_, name, &count, &distances, 0) != 0 || count == 0) return;
@@ -232,22 +198,52 @@ void HwlocDevices::add_matrix(const char* name, const char* kind, bool hops) {
       const auto from = ids_.find(distances->objs[i]);
       const auto to = ids_.find(distances->objs[j]);
       const hwloc_uint64_t value = distances->values[i * distances->nbobjs + j];
-      if (i == j || from == ids_.end() || to == ids_.end() || from->second == to->second) continue;
-      // More than one hop is no link of its own.
-      if (value == 0 || (hops && value != 1)) continue;
-      if (!linked_.emplace(fmt::format("{}\n{}\n{}", kind, from->second, to->second), true)
-               .second) {
-        continue;
-      }
-      TopologyEdge edge;
-      edge.from = from->second;
-      edge.to = to->second;
-      edge.kind = kind;
-      if (!hops) edge.bandwidth_gbps.declared = static_cast<double>(value) / 1000;  // MB/s
-      result_.edges.push_back(std::move(edge));
+      if (i == j || value == 0 || from == ids_.end() || to == ids_.end()) continue;
+      if (from->second != to->second) use(from->second, to->second, static_cast<double>(value));
     }
   }
   hwloc_distances_release(hwloc_, distances);
+}
+
+/// What to_hwloc_xml() writes of measured figures.
+void HwlocDevices::add_measured() {
+  each_distance("TopocollMeasuredBandwidth", [this](const auto& from, const auto& to, double mbps) {
+    edge_of(from, to, {"nvlink", "xgmi", "link"}).bandwidth_gbps.measured = mbps / 1000;
+  });
+  each_distance("TopocollTransferBandwidth", [this](const auto& from, const auto& to, double mbps) {
+    edge_of(from, to, {"transfer"}).bandwidth_gbps.measured = mbps / 1000;
+  });
+  each_distance("TopocollTransferLatency", [this](const auto& from, const auto& to, double ns) {
+    edge_of(from, to, {"transfer"}).latency_ns.measured = ns;
+  });
+}
+
+/// The edge of the first of these kinds that is there; one of the last where there is none.
+TopologyEdge& HwlocDevices::edge_of(const std::string& from, const std::string& to,
+                                    std::initializer_list<const char*> kinds) {
+  std::string key;
+  for (const char* kind : kinds) {
+    key = fmt::format("{}\n{}\n{}", kind, from, to);
+    if (const auto known = linked_.find(key); known != linked_.end()) {
+      return result_.edges[known->second];
+    }
+  }
+  linked_[key] = result_.edges.size();
+  TopologyEdge edge;
+  edge.from = from;
+  edge.to = to;
+  edge.kind = *(kinds.end() - 1);
+  return result_.edges.emplace_back(std::move(edge));
+}
+
+void HwlocDevices::add_matrix(const char* name, const char* kind, bool hops) {
+  each_distance(name, [&](const std::string& from, const std::string& to, double value) {
+    if (hops && value != 1) return;  // more than one hop is no link of its own
+    const std::size_t before = result_.edges.size();
+    TopologyEdge& edge = edge_of(from, to, {kind});
+    const bool added = result_.edges.size() > before;
+    if (added && !hops) edge.bandwidth_gbps.declared = value / 1000;  // MB/s
+  });
 }
 
 }  // namespace topocoll

@@ -5,6 +5,8 @@
 
 #include <hwloc.h>
 
+#include <functional>
+#include <initializer_list>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -29,14 +31,19 @@ class HwlocDevices {
   void add_port(hwloc_obj_t device, const std::string& nic, int port, const std::string& interface);
   void add_matrix(const char* name, const char* kind, bool hops);
   void add_measured();
-  void set_measured(const std::string& from, const std::string& to, double gbps);
+  /// Calls `use` with two ends and the value between them, of all that hwloc has by this name.
+  void each_distance(
+      const char* name,
+      const std::function<void(const std::string&, const std::string&, double)>& use);
+  TopologyEdge& edge_of(const std::string& from, const std::string& to,
+                        std::initializer_list<const char*> kinds);
   std::size_t add_node(TopologyNode node, const std::string& parent, const char* edge_kind);
 
   hwloc_topology_t hwloc_;
   Topology& result_;
   std::unordered_map<hwloc_obj_t, std::string> ids_;
   std::unordered_map<std::string, std::size_t> index_;
-  std::unordered_map<std::string, bool> linked_;
+  std::unordered_map<std::string, std::size_t> linked_;  ///< kind and ends -> edge
 };
 
 }  // namespace topocoll

@@ -24,11 +24,13 @@ constexpr std::size_t kMaxNotes = 1000;
 constexpr std::size_t kMaxAttributes = 4096;
 constexpr std::size_t kMaxTextBytes = 4096;
 constexpr std::size_t kMaxIdBytes = 256;
+constexpr std::size_t kMaxShownName = 60;
 constexpr int kMaxCpus = 1 << 16;
 constexpr double kMaxPciSpeed = 1024;  // GT/s
 constexpr int kMaxPciWidth = 64;
 constexpr double kMaxFigure = 1e15;
 constexpr int kMaxSamples = 1'000'000'000;
+constexpr std::size_t kMaxFigures = 32;  // of one edge, beside those that every edge has
 
 void append_figure(std::string_view key, const Figure& figure, std::string& text) {
   std::string members;
@@ -46,6 +48,14 @@ void append_figure(std::string_view key, const Figure& figure, std::string& text
                    s.low, s.high, s.best, s.samples);
   }
   if (!members.empty()) fmt::format_to(std::back_inserter(text), ", \"{}\": {{{}}}", key, members);
+}
+
+/// A word in lower case that ends in its unit: "loads_gbps", "loaded_latency_ns".
+bool is_figure_name(std::string_view name) {
+  const bool has_unit = name.ends_with("_gbps") || name.ends_with("_ns");
+  return has_unit && name.front() != '_' && std::all_of(name.begin(), name.end(), [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+         });
 }
 
 void append_pci_link(const PciLink& link, std::string& text) {
@@ -108,6 +118,10 @@ void append_edge(const TopologyEdge& edge, std::string& text) {
   append_figure("latency_ns", edge.latency_ns, text);
   append_figure("upward_gbps", edge.upward_gbps, text);
   if (edge.count) fmt::format_to(std::back_inserter(text), ", \"count\": {}", *edge.count);
+  std::string figures;
+  for (const auto& [key, figure] : edge.figures) append_figure(key, figure, figures);
+  if (!figures.empty()) text += ", \"figures\": {" + figures.substr(2) + "}";  // past the comma
+  if (!edge.fault.empty()) text += ", \"fault\": " + json_quote(edge.fault);
   text += '}';
 }
 
@@ -244,7 +258,8 @@ class Reader {
   }
 
   void read_edge(const JsonView& view) {
-    view.members({"from", "to", "kind", "bandwidth_gbps", "latency_ns", "upward_gbps", "count"});
+    view.members({"from", "to", "kind", "bandwidth_gbps", "latency_ns", "upward_gbps", "count",
+                  "figures", "fault"});
     TopologyEdge edge;
     edge.from = read_end(view["from"]);
     edge.to = read_end(view["to"]);
@@ -272,7 +287,26 @@ class Reader {
       edge.upward_gbps = read_figure(view["upward_gbps"]);
     }
     if (view.has("count")) edge.count = static_cast<int>(view["count"].integer(1, kMaxLinks));
+    if (view.has("figures")) read_figures(view["figures"], edge);
+    if (view.has("fault")) read_fault(view["fault"], edge);
     result_.edges.push_back(std::move(edge));
+  }
+
+  static void read_figures(const JsonView& view, TopologyEdge& edge) {
+    if (edge.kind != "transfer") view.fail("only transfers have them");
+    for (const std::string& key : view.keys(kMaxFigures)) {
+      if (!is_figure_name(key)) {
+        view.fail(fmt::format("expected a name that ends in _gbps or _ns, found {}",
+                              json_quote(key.substr(0, kMaxShownName))));
+      }
+      edge.figures[key] = read_figure(view[key]);
+    }
+  }
+
+  static void read_fault(const JsonView& view, TopologyEdge& edge) {
+    if (edge.kind != "transfer") view.fail("only transfers have one");
+    edge.fault = view.text(kMaxTextBytes);
+    if (edge.fault.empty()) view.fail("is empty");
   }
 
   std::string read_end(const JsonView& view) {

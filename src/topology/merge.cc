@@ -110,6 +110,10 @@ class HostMerger {
                      take(before, id, "upward_gbps", edge.upward_gbps, known.upward_gbps)}) {
       if (!s.ok()) return s;
     }
+    for (const auto& [name, figure] : edge.figures) {
+      if (Status s = take(before, id, name.c_str(), figure, known.figures[name]); !s.ok()) return s;
+    }
+    if (known.fault.empty()) known.fault = edge.fault;
     return {};
   }
 

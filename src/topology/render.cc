@@ -4,15 +4,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <iterator>
-#include <span>
 #include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "topocoll/topology.h"
+#include "topology/figure_text.h"
 #include "topology/hwloc_reader.h"
 
 namespace topocoll {
@@ -30,46 +29,16 @@ std::string size_text(std::uint64_t bytes) {
   return fmt::format("{:.{}f} {}", value, whole ? 0 : 1, kUnits[unit]);
 }
 
-struct Unit {
-  const char* name;
-  double size;
-};
-/// The first unit of a row is the figure's own.
-constexpr std::array<Unit, 1> kBandwidth = {{{"GB/s", 1}}};
-constexpr std::array<Unit, 4> kLatency = {{{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}}};
-
-/// Four digits, and never an exponent.
-std::string digits(double value) {
-  return value >= 1000 ? fmt::format("{:.0f}", value) : fmt::format("{:.4g}", value);
-}
-
-/// In the largest unit of which there is one at least.
-std::string figure_text(const Figure& figure, std::span<const Unit> units) {
-  const auto unit_of = [units](double value) {
-    const auto larger = std::find_if(units.begin() + 1, units.end(),
-                                     [value](const Unit& u) { return value < u.size; });
-    return *std::prev(larger);
-  };
-  std::string text;
-  for (const auto& [value, origin] :
-       {std::pair{figure.declared, "declared"}, std::pair{figure.measured, "measured"}}) {
-    if (!value) continue;
-    const Unit unit = unit_of(*value);
-    text += fmt::format(", {} {} {}", digits(*value / unit.size), unit.name, origin);
-  }
-  if (figure.measured && figure.spread) {
-    const Unit unit = unit_of(*figure.measured);
-    text += fmt::format(" ({} to {})", digits(figure.spread->low / unit.size),
-                        digits(figure.spread->high / unit.size));
-  }
-  return text;
-}
-
 std::string figures_text(const TopologyEdge& edge) {
-  std::string text =
-      figure_text(edge.bandwidth_gbps, kBandwidth) + figure_text(edge.latency_ns, kLatency);
-  const std::string upward = figure_text(edge.upward_gbps, kBandwidth);
-  return upward.empty() ? text : text + ", upward" + upward.substr(1);
+  std::string text;
+  const auto append = [&text](const std::string& figure) {
+    if (!figure.empty()) text += ", " + figure;
+  };
+  append(bandwidth_text(edge.bandwidth_gbps));
+  append(latency_text(edge.latency_ns));
+  const std::string upward = bandwidth_text(edge.upward_gbps);
+  if (!upward.empty()) append("upward " + upward);
+  return text;
 }
 
 std::string cpus_text(const std::vector<int>& cpus) {
@@ -80,15 +49,14 @@ std::string cpus_text(const std::vector<int>& cpus) {
 class Renderer {
  public:
   explicit Renderer(const Topology& topology) : topology_(topology) {
-    std::unordered_map<std::string_view, std::size_t> index;
-    for (std::size_t i = 0; i < topology.nodes.size(); ++i) index[topology.nodes[i].id] = i;
+    for (std::size_t i = 0; i < topology.nodes.size(); ++i) index_[topology.nodes[i].id] = i;
     hosts_ = topology.of_kind(NodeKind::kHost).size();
     children_.resize(topology.nodes.size());
     parent_edge_.resize(topology.nodes.size(), nullptr);
     for (const TopologyEdge& edge : topology.edges) {
-      const auto from = index.find(edge.from);
-      const auto to = index.find(edge.to);
-      if (!is_tree_edge(edge) || from == index.end() || to == index.end()) continue;
+      const auto from = index_.find(edge.from);
+      const auto to = index_.find(edge.to);
+      if (!is_tree_edge(edge) || from == index_.end() || to == index_.end()) continue;
       if (parent_edge_[to->second] != nullptr) continue;  // each node is shown once
       children_[from->second].push_back(to->second);
       parent_edge_[to->second] = &edge;
@@ -252,9 +220,19 @@ class Renderer {
                          each > 1 ? fmt::format(", {} each", each) : "");
   }
 
+  [[nodiscard]] bool is_memory(const std::string& id) const {
+    const auto found = index_.find(id);
+    return found != index_.end() && topology_.nodes[found->second].kind == NodeKind::kNumaNode;
+  }
+
   void links() {
     for (const TopologyEdge& edge : topology_.edges) {
       if (is_tree_edge(edge)) continue;
+      if (edge.kind == "transfer") {
+        text_ += fmt::format("{} → {}  {}\n", edge.from, edge.to,
+                             fmt::join(transfer_texts(edge, is_memory(edge.from)), ", "));
+        continue;
+      }
       const std::string count = edge.count ? fmt::format(" ×{}", *edge.count) : "";
       text_ += fmt::format("{} → {}  {}{}{}\n", edge.from, edge.to, edge.kind, count,
                            figures_text(edge));
@@ -262,6 +240,7 @@ class Renderer {
   }
 
   const Topology& topology_;
+  std::unordered_map<std::string_view, std::size_t> index_;
   std::size_t hosts_ = 0;
   std::vector<std::vector<std::size_t>> children_;
   std::vector<const TopologyEdge*> parent_edge_;

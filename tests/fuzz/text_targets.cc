@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "fuzz/target.h"
+#include "support/measured_gpus.h"
 #include "topocoll/findings.h"
 #include "topocoll/plan.h"
 #include "topocoll/topology.h"
@@ -100,6 +101,16 @@ std::vector<std::string> rewritten(const std::vector<std::string>& seeds, Write 
   return result;
 }
 
+/// What a probe of GPUs leaves.
+std::string measured_text() {
+  Topology t = topocoll::testing::measured_gpus();
+  topocoll::testing::add_nvlinks(t, 400);
+  t.edges.back().bandwidth_gbps.measured = 380;
+  topocoll::testing::transfer_between(t, topocoll::testing::gpu_id(0), topocoll::testing::gpu_id(1))
+      .fault = "stores: 3 of 4096 words differ";
+  return to_json(t);
+}
+
 std::vector<std::string> plan_texts() {
   std::vector<std::string> result;
   for (const auto& [kind, algorithm] : std::vector<std::pair<CollectiveKind, std::string>>{
@@ -133,8 +144,9 @@ std::vector<std::unique_ptr<Target>> text_targets(const std::string& tests) {
   add("nccl", nccl, read_topology);
   add("hwloc", rewritten(nccl, to_hwloc_xml), read_topology);
   add("graph", graphs, read_topology);
-  add("native", rewritten(nccl, [](const Topology& t) { return Result<std::string>(to_json(t)); }),
-      read_topology);
+  auto native = rewritten(nccl, [](const Topology& t) { return Result<std::string>(to_json(t)); });
+  native.push_back(measured_text());
+  add("native", std::move(native), read_topology);
   add("plan", plan_texts(), read_plan);
   return result;
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "support/measured_gpus.h"
 #include "topocoll/topology.h"
 
 namespace topocoll {
@@ -108,6 +109,53 @@ TEST(TopologyJson, SpreadsBelongToWhatWasMeasured) {
               HasSubstr("spread.samples: expected an integer from 1"));
 }
 
+TEST(TopologyJson, TransfersKeepTheirFiguresAndFaults) {
+  Topology t = testing::measured_gpus();
+  TopologyEdge& bad = testing::transfer_between(t, testing::gpu_id(0), testing::gpu_id(1));
+  bad.fault = "stores: 3 of 4096 words differ";
+  bad.figures["later_ns"] = {};  // nothing is known of it
+  const std::string text = to_json(t);
+  EXPECT_THAT(text, HasSubstr(R"("figures": {"class_gbps": {"measured": 35, "spread": )"));
+  EXPECT_THAT(text, HasSubstr(R"(, "fault": "stores: 3 of 4096 words differ"})"));
+  auto back = topology_from_json(text);
+  ASSERT_TRUE(back.ok()) << back.status().to_string();
+  EXPECT_EQ(to_json(*back), text);
+  TopologyEdge& read = testing::transfer_between(*back, testing::gpu_id(0), testing::gpu_id(1));
+  EXPECT_EQ(read.fault, bad.fault);
+  bad.figures.erase("later_ns");
+  EXPECT_EQ(read.figures, bad.figures);
+}
+
+TEST(TopologyJson, OnlyTransfersHaveFiguresAndFaultsAndTheirNamesEndInAUnit) {
+  const auto error = [](const std::string& kind, const std::string& members) {
+    return topology_from_json(R"({"topocoll_topology": 1, "host": "h", "nodes": [
+{"id": "a", "kind": "gpu", "cpus": []}, {"id": "b", "kind": "gpu", "cpus": []}], "notes": [],
+"edges": [{"from": "a", "to": "b", "kind": ")" +
+                              kind + "\", " + members + "}]}")
+        .status()
+        .text();
+  };
+  EXPECT_EQ(error("transfer", R"("figures": {"loads_gbps": {"measured": 5}}, "fault": "x")"), "");
+  EXPECT_EQ(error("nvlink", R"("figures": {"loads_gbps": {"measured": 5}})"),
+            "topology: edges[0].figures: only transfers have them");
+  EXPECT_EQ(error("nvlink", R"("fault": "x")"),
+            "topology: edges[0].fault: only transfers have one");
+  EXPECT_EQ(error("transfer", R"("fault": "")"), "topology: edges[0].fault: is empty");
+  for (const std::string name : {"loads", "loads_mbps", "_gbps", "_ns", "", "gbps", "Loads_ns"}) {
+    EXPECT_EQ(error("transfer", R"("figures": {")" + name + R"(": {"measured": 5}})"),
+              "topology: edges[0].figures: expected a name that ends in _gbps or _ns, found \"" +
+                  name + "\"");
+  }
+  EXPECT_THAT(error("transfer", R"("figures": {"loads_gbps": {"guessed": 5}})"),
+              HasSubstr("edges[0].figures.loads_gbps: unknown member \"guessed\""));
+  std::string many;
+  for (int i = 0; i < 33; ++i) {
+    many += (i == 0 ? "\"" : ", \"") + std::to_string(i) + "_ns\": {\"measured\": 5}";
+  }
+  EXPECT_EQ(error("transfer", "\"figures\": {" + many + "}"),
+            "topology: edges[0].figures: 33 members, 32 are allowed");
+}
+
 TEST(TopologyJson, FiguresThatAreNoNumbersAreUnknown) {
   Topology t = sample();
   t.edges[0].latency_ns.measured = std::numeric_limits<double>::quiet_NaN();
@@ -174,7 +222,7 @@ TEST(TopologyJson, EveryFieldIsChecked) {
        "edges[1].to: \"numa:0\" is contained in \"host\" already"},
       {"\"kind\": \"contains\"}", "\"kind\": \"wire\"}",
        "edges[1].kind: expected one of contains, pci, nvlink, xgmi, c2c, interconnect, network, "
-       "link, coherence, memory, found \"wire\""},
+       "link, coherence, memory, transfer, found \"wire\""},
       {"{\"declared\": 2.5}", "{\"declared\": -1}",
        "edges[0].bandwidth_gbps.declared: expected a number from 0"},
       {"{\"declared\": 2.5}", "{\"declared\": 1e30}",

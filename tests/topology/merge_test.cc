@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <random>
 
+#include "support/measured_gpus.h"
+
 namespace topocoll {
 namespace {
 
@@ -63,6 +65,24 @@ TEST(Merge, PartsOfOneHostAddUp) {
                                  [](const TopologyEdge& e) { return e.kind == "interconnect"; });
   EXPECT_EQ(link->bandwidth_gbps.measured, 15);
   EXPECT_EQ(merged->notes, (std::vector<std::string>{"n", "m"}));
+}
+
+TEST(Merge, WhatOneRankMeasuredOfATransferAndWhatWasWrongWithItStay) {
+  Topology first = testing::measured_gpus();
+  Topology second = first;
+  const auto edge = [](Topology& t) -> TopologyEdge& {
+    return testing::transfer_between(t, testing::gpu_id(2), testing::gpu_id(5));
+  };
+  edge(first).figures.erase(kLoadsGbps);
+  edge(second).figures[kLoadsGbps] = testing::measured_figure(30);
+  edge(second).figures[kDuplexGbps] = testing::measured_figure(1);
+  edge(second).fault = "loads: 1 of 4096 words differs";
+  auto merged = merge_topologies({{0, "h", first}, {1, "h", second}});
+  ASSERT_TRUE(merged.ok()) << merged.status().to_string();
+  EXPECT_EQ(edge(*merged).figures[kLoadsGbps].measured, 30);
+  EXPECT_EQ(edge(*merged).figures[kDuplexGbps], edge(first).figures[kDuplexGbps])
+      << "the lowest rank's";
+  EXPECT_EQ(edge(*merged).fault, edge(second).fault);
 }
 
 TEST(Merge, SeveralHostsBecomeSubtrees) {

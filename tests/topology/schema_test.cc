@@ -2,8 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <string>
 
+#include "support/measured_gpus.h"
 #include "topology/formats/machines.h"
 
 namespace topocoll {
@@ -51,8 +53,13 @@ class Validator {
     for (const json& name : schema.value("required", json::array())) {
       if (!value.contains(name.get<std::string>())) return at + ": no " + name.get<std::string>();
     }
+    if (schema.contains("maxProperties") && value.size() > schema["maxProperties"])
+      return at + ": too many";
     const json properties = schema.value("properties", json::object());
+    const std::string pattern =
+        schema.value("propertyNames", json::object()).value("pattern", std::string());
     for (const auto& [key, member] : value.items()) {
+      if (!std::regex_search(key, std::regex(pattern))) return at + ": no name for a member " + key;
       const json* below = nullptr;
       if (properties.contains(key)) {
         below = &properties[key];
@@ -96,7 +103,9 @@ Topology complete() {
 TEST(Schema, HoldsForWhatIsWritten) {
   const json published = schema();
   const Validator validator(published);
-  for (const Topology& t : {complete(), discover_topology().value(), Topology(),
+  Topology gpus = testing::measured_gpus();
+  testing::transfer_between(gpus, testing::gpu_id(0), testing::gpu_id(1)).fault = "wrong data";
+  for (const Topology& t : {complete(), gpus, discover_topology().value(), Topology(),
                             synthetic_topology("pack:2 numa:2 l3:1 core:2 pu:2").value()}) {
     const json written = json::parse(to_json(t));
     EXPECT_EQ(validator.check(written), "");
@@ -133,6 +142,26 @@ TEST(Schema, RefusesWhatTheReaderRefuses) {
   EXPECT_TRUE(refused([](json& j) { j["edges"][0]["upward_gbps"]["declared"] = -1; }));
   EXPECT_TRUE(refused([](json& j) { j["groups"][0]["id"] = ""; }));
   EXPECT_TRUE(refused([](json& j) { j["groups"][0]["members"][0].erase("kind"); }));
+}
+
+TEST(Schema, RefusesFiguresOfTransfersAsTheReaderDoes) {
+  const json published = schema();
+  const Validator validator(published);
+  const json good = json::parse(to_json(testing::measured_gpus()));
+  const auto transfer = [](json& j) -> json& { return j["edges"].back(); };
+  ASSERT_EQ(json(good)["edges"].back()["kind"], "transfer");
+  const auto refused = [&](auto change) {
+    json bad = good;
+    change(transfer(bad));
+    return !validator.check(bad).empty() && !topology_from_json(bad.dump()).ok();
+  };
+  EXPECT_TRUE(refused([](json& edge) { edge["figures"]["speed"] = {{"measured", 1}}; }));
+  EXPECT_TRUE(refused([](json& edge) { edge["figures"]["_ns"] = {{"measured", 1}}; }));
+  EXPECT_TRUE(refused([](json& edge) { edge["figures"]["a_ns"] = 1; }));
+  EXPECT_TRUE(refused([](json& edge) { edge["fault"] = ""; }));
+  EXPECT_TRUE(refused([](json& edge) {
+    for (int i = 0; i < 33; ++i) edge["figures"][std::to_string(i) + "_ns"] = {{"measured", 1}};
+  }));
 }
 
 TEST(Schema, GroupsNameEdgesThatExist) {

@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "support/measured_gpus.h"
+
 namespace topocoll {
 namespace {
 
@@ -106,6 +108,25 @@ TEST(TopologyText, FiguresLinksAndNotes) {
       HasSubstr("numa:0 → numa:1  interconnect, 21.5 GB/s measured (21 to 22), 130 ns measured\n"));
   EXPECT_THAT(text, HasSubstr("core 1  no usable CPU\n"));
   EXPECT_THAT(text, HasSubstr("note: something could not be read\n"));
+}
+
+TEST(TopologyText, ATransferIsALineWithAllItsFigures) {
+  Topology t = testing::measured_gpus();
+  TopologyEdge& edge = testing::transfer_between(t, testing::gpu_id(0), testing::gpu_id(1));
+  edge.bandwidth_gbps.spread.reset();
+  testing::transfer_between(t, testing::gpu_id(0), testing::gpu_id(2)) = {
+      testing::gpu_id(0), testing::gpu_id(2), "transfer", {}, {}};
+  testing::transfer_between(t, testing::gpu_id(0), testing::gpu_id(2)).fault = "stores: 3 differ";
+  const std::string text = render_text(t);
+  EXPECT_THAT(text,
+              HasSubstr("\ngpu:0000:01:00.0 → gpu:0000:02:00.0  stores 50 GB/s, latency 1.1 us "
+                        "(1.089 to 1.111), class 35 GB/s (34.65 to 35.35), copy engine 53 GB/s "
+                        "(52.47 to 53.53), duplex 36 GB/s (35.64 to 36.36), loaded latency 2.5 us "
+                        "(2.475 to 2.525), loads 33 GB/s (32.67 to 33.33)\n"));
+  EXPECT_THAT(text,
+              HasSubstr("\ngpu:0000:01:00.0 → gpu:0000:03:00.0  WRONG DATA: stores: 3 differ\n"));
+  EXPECT_THAT(text, HasSubstr("\nnuma:0 → gpu:0000:01:00.0  loads 52 GB/s (51.48 to 52.52), "
+                              "latency 900 ns (891 to 909), copy engine "));
 }
 
 TEST(TopologyText, LargeFiguresHaveNoExponent) {

@@ -68,9 +68,15 @@ Edge = TypedDict(
         "latency_ns": "NotRequired[Figure]",
         "upward_gbps": "NotRequired[Figure]",
         "count": "NotRequired[int]",
+        "figures": "NotRequired[dict[str, Figure]]",
+        "fault": "NotRequired[str]",
     },
 )
-"""A link, or a measurement (kinds ``"coherence"`` and ``"memory"``)."""
+"""A link, or a measurement (kinds ``"coherence"``, ``"memory"`` and ``"transfer"``).
+
+Of transfers ``figures`` has more than the stores of ``bandwidth_gbps``: ``"loads_gbps"``, ``"copy_engine_gbps"``,
+``"duplex_gbps"``, ``"class_gbps"``, ``"loaded_latency_ns"``. ``fault`` says what was wrong with data that went this way.
+"""
 
 Direction = TypedDict("Direction", {"from": str, "to": str, "kind": str})
 """One direction of an edge."""

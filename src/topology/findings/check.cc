@@ -66,11 +66,16 @@ std::vector<Finding> FindingRules::take() {
   numa_nodes();
   local_cpus();
   far_nics();
-  flat_tree();
   doubled_devices();
   gpu_memory();
   gpu_throttling();
   gpu_links();
+  wrong_data();
+  slow_gpu_pairs();
+  slow_gpu_memory();
+  wrong_tree();
+  flat_tree();
+  detours();
   slow_cpu_pairs();
   slow_memory();
   shared_memory();

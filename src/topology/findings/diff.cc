@@ -49,6 +49,8 @@ Fields fields_of(const TopologyEdge& edge) {
   put(fields, "latency_ns", edge.latency_ns);
   put(fields, "upward_gbps", edge.upward_gbps);
   put(fields, "count", edge.count);
+  for (const auto& [name, figure] : edge.figures) put(fields, "figures." + name, figure);
+  if (!edge.fault.empty()) fields["fault"] = edge.fault;
   return fields;
 }
 
@@ -68,7 +70,8 @@ Fields fields_of(const std::string& /*note*/) { return {}; }
 
 bool same(const std::string& field, const std::string& a, const std::string& b) {
   if (a == b) return true;
-  const bool figure = field.ends_with(".declared") || field.ends_with(".measured");
+  const bool figure = (field.ends_with(".declared") || field.ends_with(".measured")) &&
+                      !field.starts_with("attributes.");
   if (!figure || a.empty() || b.empty()) return false;
   const double x = std::stod(a);
   const double y = std::stod(b);

@@ -59,16 +59,33 @@ void FindingRules::pcie_link(std::size_t i) {
                      device.bdf)});
   }
   if (link.speed_gts && speed && *link.speed_gts < kTolerance * *speed) {
-    const bool idles = device.kind == NodeKind::kGpu;
-    add({"pcie-speed",
-         idles ? Severity::kInfo : Severity::kWarning,
-         {device.id},
-         fmt::format("{} runs at {:g} of {:g} GT/s{}", device.id, *link.speed_gts, *speed,
-                     idles ? "; an idle GPU lowers its speed, so look again under load" : ""),
-         evidence,
-         100.0 * (1 - *link.speed_gts / *speed),
-         fmt::format("under load: cat /sys/bus/pci/devices/{}/current_link_speed", device.bdf)});
+    slow_speed(device, *link.speed_gts, *speed, evidence);
   }
+}
+
+/// An idle GPU lowers its speed; one that was measured under load has none to spare.
+void FindingRules::slow_speed(const TopologyNode& device, double now, double most,
+                              const std::string& evidence) {
+  const bool loaded = fact(device, "link_state") == "under load";
+  const bool idles = device.kind == NodeKind::kGpu && !loaded;
+  const std::string idle = fact(device, "idle_link");
+  add({"pcie-speed",
+       idles ? Severity::kInfo : Severity::kWarning,
+       {device.id},
+       fmt::format("{} runs at {:g} of {:g} GT/s{}", device.id, now, most,
+                   idles    ? "; an idle GPU lowers its speed, so look again under load"
+                   : loaded ? " under load"
+                            : ""),
+       loaded
+           ? fmt::format("{}, read under load{}", evidence, idle.empty() ? "" : "; idle: " + idle)
+           : evidence,
+       100.0 * (1 - now / most),
+       loaded
+           ? fmt::format("lspci -vv -s {} | grep -E 'LnkCap|LnkSta'; the slot's speed in the BIOS, "
+                         "then card and riser",
+                         device.bdf)
+           : fmt::format("under load: cat /sys/bus/pci/devices/{}/current_link_speed",
+                         device.bdf)});
 }
 
 /// A bridge that declares less upwards than one device below it can take.

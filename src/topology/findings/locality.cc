@@ -123,27 +123,6 @@ void FindingRules::far_nics() {
   }
 }
 
-/// Virtual machines often show no switches; what shares a link cannot be told then.
-void FindingRules::flat_tree() {
-  std::vector<std::string> gpus;
-  bool bridges = false;
-  for (std::size_t i = 0; i < topology_.nodes.size(); ++i) {
-    if (node(i).kind != NodeKind::kGpu || node(i).bdf.empty()) continue;
-    gpus.push_back(node(i).id);
-    const std::size_t up = tree_.parent(i);
-    bridges = bridges || (up != TopologyTree::kNone && node(up).kind == NodeKind::kPciBridge);
-  }
-  if (gpus.size() < 2 || bridges) return;
-  add({"flat-tree",
-       Severity::kWarning,
-       gpus,
-       "no PCIe bridge or switch is visible above any GPU: which GPUs and NICs share a link is "
-       "hidden",
-       fmt::format("{} GPUs directly below CPUs", gpus.size()),
-       {},
-       "import the provider's topology file, or measure"});
-}
-
 void FindingRules::doubled_devices() {
   std::map<std::string, std::vector<std::string>> by_uuid;
   for (const TopologyNode& device : topology_.nodes) {

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "topology/findings/median.h"
 #include "topology/findings/rules.h"
 #include "topology/pair_class.h"
 
@@ -15,12 +16,6 @@ namespace {
 constexpr std::size_t kLeastPairs = 4;  ///< of a class, so that its median is not the odd one's
 constexpr double kSlowLatency = 1.5;    ///< times the median of the class
 constexpr double kSlowMemory = 0.75;    ///< of what the best of its like gives
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 }  // namespace
 

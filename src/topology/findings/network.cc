@@ -7,6 +7,7 @@
 #include <set>
 
 #include "topology/findings/rules.h"
+#include "topology/findings/slow_pairs.h"
 
 namespace topocoll {
 namespace {
@@ -34,31 +35,17 @@ double upper_quarter(std::vector<double> sorted) {
 
 }  // namespace
 
-/// Both directions between two ports.
-struct FindingRules::PortPair {
-  std::string a;
-  std::string b;
-  double gbps = 0;  ///< of the slower direction
-  double high = 0;  ///< the upper end of its confidence interval
-  std::string evidence;
-};
-
 /// Pairs of ports with the same declared speed are equals.
 void FindingRules::slow_network_pairs() {
-  std::map<std::pair<std::string, std::string>, PortPair> pairs;
-  std::map<double, std::vector<PortPair>> classes;
+  std::map<std::pair<std::string, std::string>, PairFigures> pairs;
+  std::map<double, std::vector<PairFigures>> classes;
   for (const TopologyEdge& edge : topology_.edges) {
     const TopologyNode* from = topology_.find(edge.from);
     const TopologyNode* to = topology_.find(edge.to);
-    const auto& gbps = edge.bandwidth_gbps.measured;
-    if (edge.kind != "network" || from == nullptr || to == nullptr || !gbps) continue;
+    if (edge.kind != "network" || from == nullptr || to == nullptr) continue;
+    if (!edge.bandwidth_gbps.measured) continue;
     if (from->kind != NodeKind::kNicPort || to->kind != NodeKind::kNicPort) continue;
-    PortPair& pair = pairs[std::minmax(edge.from, edge.to)];
-    const double high = edge.bandwidth_gbps.spread ? edge.bandwidth_gbps.spread->high : *gbps;
-    if (pair.evidence.empty() || *gbps < pair.gbps) pair.gbps = *gbps, pair.high = high;
-    std::tie(pair.a, pair.b) = std::minmax(edge.from, edge.to);
-    pair.evidence += fmt::format("{}{} → {} {:.3g} GB/s", pair.evidence.empty() ? "" : ", ",
-                                 edge.from, edge.to, *gbps);
+    pairs[std::minmax(edge.from, edge.to)].add(edge.from, edge.to, edge.bandwidth_gbps);
   }
   for (const auto& [ends, pair] : pairs) {
     const auto a = number(*topology_.find(pair.a), "speed");
@@ -70,46 +57,25 @@ void FindingRules::slow_network_pairs() {
   }
 }
 
-void FindingRules::slow_in_class(const std::vector<PortPair>& members) {
+void FindingRules::slow_in_class(const std::vector<PairFigures>& members) {
   std::vector<double> all;
-  for (const PortPair& pair : members) all.push_back(pair.gbps);
+  for (const PairFigures& pair : members) all.push_back(pair.gbps);
   const double equals = upper_quarter(std::move(all));
-  std::map<std::string, std::pair<int, int>> ports;  // slow pairs, all pairs
-  std::vector<const PortPair*> slow;
-  for (const PortPair& pair : members) {
-    const bool is_slow = pair.gbps < kEqualShare * equals && pair.high < equals;
-    if (is_slow) slow.push_back(&pair);
-    for (const std::string& port : {pair.a, pair.b}) {
-      ports[port].first += is_slow ? 1 : 0;
-      ports[port].second += 1;
-    }
-  }
-  // Of a port that is slow with everybody, not each pair but the port is to blame.
-  const auto blamed = [&](const std::string& port) {
-    return ports[port].second > 1 && ports[port].first == ports[port].second;
-  };
-  std::set<std::string> bad;
-  for (const PortPair* pair : slow) {
-    if (blamed(pair->a) != blamed(pair->b)) bad.insert(blamed(pair->a) ? pair->a : pair->b);
-  }
+  const SlowOnes slow = find_slow(members, [&](const PairFigures& pair) {
+    return pair.gbps < kEqualShare * equals && pair.high < equals;
+  });
   const auto add_slow = [&](const char* code, std::vector<std::string> nodes,
-                            const std::string& text, const PortPair& worst) {
+                            const std::string& text, const PairFigures& worst) {
     add({code, Severity::kWarning, std::move(nodes), text,
          fmt::format("{}; equals reach {:.3g} GB/s", worst.evidence, equals),
          100.0 * (1 - worst.gbps / equals), confirmation(worst)});
   };
-  for (const std::string& port : bad) {
-    const PortPair* worst = nullptr;
-    for (const PortPair* pair : slow) {
-      const bool of_port = pair->a == port || pair->b == port;
-      if (of_port && (worst == nullptr || pair->gbps < worst->gbps)) worst = pair;
-    }
+  for (const auto& [port, worst] : slow.ends) {
     add_slow("network-port-slow", {port},
              fmt::format("{} is slower with every peer than the peers are with each other", port),
              *worst);
   }
-  for (const PortPair* pair : slow) {
-    if (bad.contains(pair->a) || bad.contains(pair->b)) continue;
+  for (const PairFigures* pair : slow.pairs) {
     add_slow(
         "network-pair-slow", {pair->a, pair->b},
         fmt::format("{} and {} are slower with each other than their equals", pair->a, pair->b),
@@ -118,7 +84,7 @@ void FindingRules::slow_in_class(const std::vector<PortPair>& members) {
 }
 
 /// A command for the host of `pair.a` that shows the same.
-std::string FindingRules::confirmation(const PortPair& pair) const {
+std::string FindingRules::confirmation(const PairFigures& pair) const {
   const TopologyNode& from = *topology_.find(pair.a);
   const TopologyNode& to = *topology_.find(pair.b);
   return fmt::format(

@@ -3,23 +3,28 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "topocoll/findings.h"
+#include "topology/device_paths.h"
+#include "topology/findings/slow_pairs.h"
 #include "topology/tree.h"
 
 namespace topocoll {
 
 class FindingRules {
  public:
-  explicit FindingRules(const Topology& topology) : topology_(topology), tree_(topology) {}
+  explicit FindingRules(const Topology& topology)
+      : topology_(topology), tree_(topology), paths_(topology, tree_) {}
   std::vector<Finding> take();
 
  private:
   // links.cc
   void pcie_links();
   void pcie_link(std::size_t node);
+  void slow_speed(const TopologyNode& device, double now, double most, const std::string& evidence);
   void slow_bridges();
   void slow_measurements();
   void switch_links();
@@ -27,21 +32,52 @@ class FindingRules {
   void access_control();
   void ports();
   // network.cc
-  struct PortPair;
   void slow_network_pairs();
-  void slow_in_class(const std::vector<PortPair>& members);
-  [[nodiscard]] std::string confirmation(const PortPair& pair) const;
+  void slow_in_class(const std::vector<PairFigures>& members);
+  [[nodiscard]] std::string confirmation(const PairFigures& pair) const;
   void unreached_hosts();
   // locality.cc
   void numa_nodes();
   void local_cpus();
   void far_nics();
-  void flat_tree();
   void doubled_devices();
   // gpus.cc
   void gpu_memory();
   void gpu_throttling();
   void gpu_links();
+  // gpu_transfers.cc
+  struct Transfer {
+    const TopologyEdge* edge = nullptr;
+    std::size_t from = 0;
+    std::size_t to = 0;
+  };
+  struct MemoryWay;
+  [[nodiscard]] std::vector<Transfer> transfers(NodeKind from, NodeKind to) const;
+  void wrong_data();
+  void slow_gpu_pairs();
+  void slow_gpus_of_class(const std::vector<PairFigures>& members, const Figure& usual,
+                          const std::string& path);
+  void slow_gpu_memory();
+  bool slow_memory_way(const MemoryWay& way, double share, double most,
+                       const std::string& compared);
+  [[nodiscard]] std::set<std::size_t> gpus_linked_to_cpus() const;
+  // gpu_tree.cc
+  struct SharedWay {
+    std::size_t at = 0;  ///< the inferred switch
+    std::vector<std::size_t> gpus;
+    std::optional<double> up_gbps;
+    std::optional<double> down_gbps;
+  };
+  [[nodiscard]] bool is_inferred(std::size_t i) const;
+  [[nodiscard]] std::vector<SharedWay> inferred_switches() const;
+  [[nodiscard]] std::vector<std::size_t> bridges_above(std::size_t device) const;
+  [[nodiscard]] std::vector<std::string> ids(const std::vector<std::size_t>& nodes) const;
+  void wrong_tree();
+  void flat_tree();
+  struct NearWays;
+  [[nodiscard]] std::size_t meeting_bridge(std::size_t a, std::size_t b) const;
+  void detours();
+  void detour(std::size_t bridge, const NearWays& near);
   // measured.cc
   void slow_cpu_pairs();
   void slow_memory();
@@ -59,6 +95,7 @@ class FindingRules {
 
   const Topology& topology_;
   TopologyTree tree_;
+  DevicePaths paths_;
   std::vector<Finding> findings_;
 };
 

@@ -340,19 +340,29 @@ class HwlocWriter {
   void write_links() {
     const auto declared = [](const char* kind) {
       return [kind](const TopologyEdge& e) {
-        return e.kind == kind ? e.bandwidth_gbps.declared : std::nullopt;
+        return e.kind == kind ? mbps(e.bandwidth_gbps.declared) : std::nullopt;
       };
     };
-    write_matrix("NVLinkBandwidth", kFromSystem, declared("nvlink"));
-    write_matrix("XGMIBandwidth", kFromSystem, declared("xgmi"));
-    write_matrix("TopocollMeasuredBandwidth", kFromUser, [](const TopologyEdge& e) {
-      return is_measurement(e) ? std::nullopt : e.bandwidth_gbps.measured;
+    write_matrix("NVLinkBandwidth", kFromSystem | kBandwidth, declared("nvlink"));
+    write_matrix("XGMIBandwidth", kFromSystem | kBandwidth, declared("xgmi"));
+    write_matrix("TopocollMeasuredBandwidth", kFromUser | kBandwidth, [](const TopologyEdge& e) {
+      return is_measurement(e) ? std::nullopt : mbps(e.bandwidth_gbps.measured);
+    });
+    write_matrix("TopocollTransferBandwidth", kFromUser | kBandwidth, [](const TopologyEdge& e) {
+      return e.kind == "transfer" ? mbps(e.bandwidth_gbps.measured) : std::nullopt;
+    });
+    write_matrix("TopocollTransferLatency", kFromUser | kLatency, [](const TopologyEdge& e) {
+      return e.kind == "transfer" ? e.latency_ns.measured : std::nullopt;
     });
   }
 
-  /// Values in MB/s between all ends of the edges that have one.
+  static std::optional<double> mbps(const std::optional<double>& gbps) {
+    return gbps ? std::optional(*gbps * 1000) : std::nullopt;
+  }
+
+  /// Values between all ends of the edges that have one, rounded; 0 where there is none.
   template <class Value>
-  void write_matrix(const char* name, unsigned origin, Value value_of) {
+  void write_matrix(const char* name, unsigned kind, Value value_of) {
     std::map<std::pair<std::size_t, std::size_t>, long> values;
     std::set<std::size_t> ends;
     for (const TopologyEdge& edge : topology_.edges) {
@@ -360,7 +370,7 @@ class HwlocWriter {
       const std::size_t to = tree_.index(edge.to);
       const auto value = value_of(edge);
       if (is_tree_edge(edge) || !value || !gp_.contains(from) || !gp_.contains(to)) continue;
-      values[{from, to}] += std::lround(*value * 1000);
+      values[{from, to}] += std::lround(*value);
       ends.insert({from, to});
     }
     if (ends.empty()) return;
@@ -376,8 +386,7 @@ class HwlocWriter {
     text_ += fmt::format(
         "<distances2hetero nbobjs=\"{}\" kind=\"{}\" name=\"{}\">\n<indexes length=\"{}\">{}"
         "</indexes>\n<u64values length=\"{}\">{}</u64values>\n</distances2hetero>\n",
-        ends.size(), origin | kBandwidth | kMixedTypes, name, indexes.size(), indexes,
-        matrix.size(), matrix);
+        ends.size(), kind | kMixedTypes, name, indexes.size(), indexes, matrix.size(), matrix);
   }
 
   const Topology& topology_;

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 #include <iterator>
+#include <map>
 #include <set>
 
 #include "topocoll/topology_formats.h"
@@ -27,6 +28,30 @@ constexpr std::array<std::string_view, 4> kCpuKeys = {"arch", "vendor", "familyi
 /// Host, package and the like have other names elsewhere than on NCCL's CPUs.
 constexpr std::array<std::pair<const char*, const char*>, 3> kPackageKeys = {
     {{"CPUVendor", "vendor"}, {"CPUFamilyNumber", "familyid"}, {"CPUModelNumber", "modelid"}}};
+/// What NCCL puts for an NVSwitch that the driver hides from a virtual machine.
+constexpr std::string_view kHiddenSwitch = "fffffff:ff:ff.0";
+
+/// NCCL's name of an architecture.
+std::string arch_of(const std::string& machine) {
+  if (machine == "aarch64") return "arm64";
+  return machine.starts_with("ppc64") ? "ppc64" : machine;
+}
+
+/// The class that NCCL takes a device for; empty: it takes it for none.
+const char* implied_class(NodeKind kind) {
+  switch (kind) {
+    case NodeKind::kPciBridge:
+      return "0x060400";
+    case NodeKind::kGpu:
+      return "0x030200";
+    case NodeKind::kNvSwitch:
+      return "0x068000";
+    case NodeKind::kNic:
+      return "0x020000";
+    default:
+      return "";
+  }
+}
 
 /// Whether the reader takes the value back: some keys are integers there, and any text elsewhere.
 bool readable(std::string_view key, std::string_view value) {
@@ -59,6 +84,9 @@ class NcclWriter {
     for (const TopologyEdge& edge : topology.edges) {
       if (edge.kind == "xgmi") version_ = 2;
     }
+    // NCCL's own files know of no cores: what has some was read from the kernel or by hwloc.
+    whole_ = !topology.of_kind(NodeKind::kCpu).empty();
+    for (std::size_t i = 0; i < topology.nodes.size(); ++i) list_bridges(i);
   }
 
   Result<std::string> write() {
@@ -96,26 +124,45 @@ class NcclWriter {
 
   void indent(int depth) { text_.append(static_cast<std::size_t>(depth) * 2, ' '); }
 
+  static bool is_end(NodeKind kind) {
+    return kind == NodeKind::kGpu || kind == NodeKind::kNvSwitch || kind == NodeKind::kNic;
+  }
+
+  /// Of the bridges above a device NCCL lists every second one, upwards: a switch is its upstream
+  /// port, and ports with one link below them (root ports, a switch's others) are no nodes. More
+  /// would make one switch look like several, and NCCL takes 256 elements at most.
+  void list_bridges(std::size_t device) {
+    if (!whole_ || !is_end(node(device).kind)) return;
+    const auto up = tree_.path_up(device);
+    for (std::size_t k = 2; k < up.size() && node(up[k]).kind == NodeKind::kPciBridge; k += 2) {
+      listed_.insert(up[k]);
+    }
+  }
+
+  bool is_listed(std::size_t i) const {
+    return !whole_ || is_end(node(i).kind) || listed_.contains(i);
+  }
+
   static bool is_device(NodeKind kind) {
     return kind == NodeKind::kPciBridge || kind == NodeKind::kPciDevice || kind == NodeKind::kGpu ||
            kind == NodeKind::kNvSwitch || kind == NodeKind::kNic;
   }
 
-  void write_cpu_facts(std::size_t numa) {
-    const TopologyNode& cpu = node(numa);
-    attributes(cpu, kCpuKeys);
-    const std::size_t host = tree_.above(numa, NodeKind::kHost);
-    const std::size_t package = tree_.above(numa, NodeKind::kPackage);
-    if (host != TopologyTree::kNone && !cpu.attributes.contains("arch")) {
-      const auto arch = node(host).attributes.find("Architecture");
-      if (arch != node(host).attributes.end()) attribute("arch", arch->second);
+  /// Facts of a CPU that has none of its own in `known`: the host's, and those of its package, or
+  /// of any where none is above it.
+  void write_cpu_facts(std::size_t host, std::size_t package,
+                       const std::map<std::string, std::string>& known) {
+    const auto put = [&](std::string_view key, std::string_view value) {
+      const bool useful = !value.empty() && readable(key, value);
+      if (useful && !known.contains(std::string(key))) attribute(key, value);
+    };
+    if (host != TopologyTree::kNone) put("arch", arch_of(fact(node(host), "Architecture")));
+    for (std::size_t i = 0; i < topology_.nodes.size() && package == TopologyTree::kNone; ++i) {
+      const bool here = tree_.above(i, NodeKind::kHost) == host;
+      if (node(i).kind == NodeKind::kPackage && here) package = i;
     }
     if (package == TopologyTree::kNone) return;
-    for (const auto& [ours, theirs] : kPackageKeys) {
-      const auto found = node(package).attributes.find(ours);
-      if (found == node(package).attributes.end() || cpu.attributes.contains(theirs)) continue;
-      attribute(theirs, found->second);
-    }
+    for (const auto& [ours, theirs] : kPackageKeys) put(theirs, fact(node(package), ours));
   }
 
   void write_cpu(std::size_t numa) {
@@ -128,10 +175,11 @@ class NcclWriter {
     }
     attribute("numaid", std::to_string(cpu.os_index.value_or(-1)));
     if (!cpu.cpus.empty()) attribute("affinity", affinity_mask(cpu.cpus));
-    write_cpu_facts(numa);
+    attributes(cpu, kCpuKeys);
+    write_cpu_facts(host, tree_.above(numa, NodeKind::kPackage), cpu.attributes);
     text_ += ">\n";
     for (std::size_t i = 0; i < topology_.nodes.size(); ++i) {
-      if (is_top_device(i) && tree_.numa_of(i) == numa) write_device(i, 2);
+      if (is_top_device(i) && tree_.numa_of(i) == numa) write_listed(i, 2);
     }
     text_ += "  </cpu>\n";
   }
@@ -153,13 +201,58 @@ class NcclWriter {
     std::swap(before, text_);
     for (std::size_t i = 0; i < topology_.nodes.size(); ++i) {
       if (is_top_device(i) && tree_.numa_of(i) == TopologyTree::kNone && !node(i).bdf.empty()) {
-        write_device(i, 2);
+        write_listed(i, 2);
       }
     }
     const bool any = !text_.empty();
-    const std::string open = before + "  <cpu numaid=\"-1\">\n";
-    text_ = any ? open + text_ + "  </cpu>\n" : before;
-    return any;
+    std::swap(before, text_);
+    if (!any) return false;
+    text_ += "  <cpu numaid=\"-1\"";
+    const auto hosts = topology_.of_kind(NodeKind::kHost);
+    const std::size_t host = hosts.empty() ? TopologyTree::kNone : tree_.index(hosts[0]->id);
+    if (whole_) write_cpu_facts(host, TopologyTree::kNone, {});
+    text_ += ">\n" + before + "  </cpu>\n";
+    return true;
+  }
+
+  /// The device, or what is listed below it.
+  void write_listed(std::size_t i, int depth, int below = 0) {
+    if (is_listed(i)) return write_device(i, depth);
+    if (below > kMaxXmlDepth) return;
+    for (const std::size_t child : tree_.children(i)) {
+      if (is_device(node(child).kind)) write_listed(child, depth, below + 1);
+    }
+  }
+
+  /// The link above a device as NCCL would find it under load: its width now, at the best speed of
+  /// both ends.
+  PciLink link_above(std::size_t i) const {
+    PciLink link = node(i).pci_link;
+    const std::size_t up = tree_.parent(i);
+    if (!whole_ || !link.max_speed_gts) return link;
+    if (fact(node(i), "link_state") == "under load" && link.speed_gts) return link;
+    link.speed_gts = link.max_speed_gts;
+    if (up != TopologyTree::kNone && node(up).kind == NodeKind::kPciBridge) {
+      const auto& above = node(up).pci_link.max_speed_gts;
+      if (above) link.speed_gts = std::min(*link.speed_gts, *above);
+    }
+    return link;
+  }
+
+  static std::string fact(const TopologyNode& of, const char* key) {
+    const auto found = of.attributes.find(key);
+    return found == of.attributes.end() ? "" : found->second;
+  }
+
+  /// NCCL refuses a device that it does not find in /sys and that lacks one of these attributes.
+  void write_link_state(std::size_t i) {
+    const PciLink link = link_above(i);
+    const auto speed = link.speed_gts ? link.speed_gts : link.max_speed_gts;
+    const auto width = link.width ? link.width : link.max_width;
+    if (speed || whole_) {
+      attribute("link_speed", speed ? fmt::format("{:.1f} GT/s PCIe", *speed) : "");
+    }
+    if (width || whole_) attribute("link_width", std::to_string(width.value_or(0)));
   }
 
   void write_device(std::size_t i, int depth) {
@@ -170,18 +263,17 @@ class NcclWriter {
     text_ += "<pci";
     attribute("busid", device.bdf);
     attributes(device, kPciKeys);
-    const PciLink& link = device.pci_link;
-    const auto speed = link.speed_gts ? link.speed_gts : link.max_speed_gts;
-    const auto width = link.width ? link.width : link.max_width;
-    if (speed) attribute("link_speed", fmt::format("{:.1f} GT/s PCIe", *speed));
-    if (width) attribute("link_width", std::to_string(*width));
+    if (whole_ && !device.attributes.contains("class")) {
+      attribute("class", implied_class(device.kind));
+    }
+    write_link_state(i);
     const std::size_t empty = text_.size();
     text_ += ">\n";
     const std::size_t inside = text_.size();
     if (device.kind == NodeKind::kGpu) write_gpu(i, depth + 1);
     if (device.kind == NodeKind::kNic) write_nic(i, depth + 1);
     for (const std::size_t child : tree_.children(i)) {
-      if (is_device(node(child).kind)) write_device(child, depth + 1);
+      if (is_device(node(child).kind)) write_listed(child, depth + 1);
     }
     if (text_.size() == inside) {
       text_.resize(empty);
@@ -234,6 +326,11 @@ class NcclWriter {
     text_ += "<gpu";
     const std::size_t bare = text_.size();
     attributes(node(i), kGpuKeys);
+    // What is absent NCCL asks the driver for, of the GPUs that a job uses. The number that CUDA
+    // gives a GPU is no "dev", which is the driver's.
+    const std::string sm = fact(node(i), "cuda_sm");
+    const bool useful = !sm.empty() && readable("sm", sm);
+    if (useful && !node(i).attributes.contains("sm")) attribute("sm", sm);
     if (links.empty() && text_.size() == bare) {
       text_.resize(start);  // nothing is said
       return;
@@ -264,16 +361,15 @@ class NcclWriter {
     }
     if (edge.kind != "nvlink" && edge.kind != "xgmi") return;
     const bool cpu = is_processor(target.kind);
-    if (!cpu && target.bdf.empty()) return;
+    const bool hidden = target.kind == NodeKind::kNvSwitch && target.bdf.empty();
+    if (!cpu && !hidden && target.bdf.empty()) return;
     indent(depth);
     text_ += "<" + edge.kind;
-    attribute("target", cpu ? "0000:00:00.0" : target.bdf);
+    attribute("target", cpu ? "0000:00:00.0" : hidden ? kHiddenSwitch : target.bdf);
     if (edge.count) attribute("count", std::to_string(*edge.count));
-    const auto known = target.attributes.find("class");
-    const char* implied = target.kind == NodeKind::kGpu ? "0x030200" : "0x068000";
-    attribute("tclass", cpu                                ? "0x068001"
-                        : known != target.attributes.end() ? known->second.c_str()
-                                                           : implied);
+    const std::string known = fact(target, "class");
+    const char* implied = target.kind == NodeKind::kGpu ? implied_class(target.kind) : "0x068000";
+    attribute("tclass", cpu ? "0x068001" : known.empty() ? implied : known);
     text_ += "/>\n";
   }
 
@@ -281,6 +377,8 @@ class NcclWriter {
   TopologyTree tree_;
   std::string text_;
   int version_ = 1;
+  bool whole_ = false;            ///< devices and bridges are all that the machine has
+  std::set<std::size_t> listed_;  ///< bridges that NCCL would list, if whole
 };
 
 }  // namespace

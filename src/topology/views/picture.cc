@@ -2,9 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iterator>
+#include <map>
 #include <tuple>
+#include <utility>
 
+#include "topology/figure_text.h"
 #include "topology/hwloc_reader.h"
 
 namespace topocoll {
@@ -69,6 +73,14 @@ Picture::Picture(const Topology& topology, const std::vector<Finding>& findings)
       if (finding.severity != Severity::kInfo) bad_.insert(id);
     }
   }
+  for (const TopologyEdge& edge : topology.edges) {
+    const std::size_t from = tree_.index(edge.from);
+    const std::size_t to = tree_.index(edge.to);
+    if (edge.kind != "transfer" || from == TopologyTree::kNone || to == TopologyTree::kNone)
+      continue;
+    transfers_[from].push_back(&edge);
+    transfers_[to].push_back(&edge);
+  }
 }
 
 bool Picture::is_drawn(std::size_t node) const {
@@ -124,6 +136,11 @@ std::string Picture::details(std::size_t i) const {
   const TopologyEdge* above = tree_.edge_above(i);
   if (above != nullptr && !figure_words(*above).empty()) text += "\n" + figure_words(*above);
   for (const auto& [key, value] : node.attributes) fmt::format_to(to, "\n{}: {}", key, value);
+  const auto transfers = transfers_.find(i);
+  if (node.kind == NodeKind::kGpu && transfers != transfers_.end()) {
+    for (const TopologyEdge* transfer : transfers->second)
+      text += "\n" + transfer_words(*transfer, true);
+  }
   const auto found = findings_.find(node.id);
   if (found == findings_.end()) return text;
   for (const std::string& finding : found->second) text += "\n" + finding;
@@ -139,6 +156,7 @@ std::vector<DrawnLink> Picture::links() const {
     const std::size_t from = tree_.index(edge.from);
     const std::size_t to = tree_.index(edge.to);
     if (is_tree_edge(edge) || from == TopologyTree::kNone || to == TopologyTree::kNone) continue;
+    if (edge.kind == "transfer") continue;
     if (!is_drawn(from) || !is_drawn(to)) continue;
     if (!seen.emplace(std::min(from, to), std::max(from, to), edge.kind).second) continue;
     DrawnLink link{from, to, edge.kind, edge.kind, false};
@@ -148,7 +166,40 @@ std::vector<DrawnLink> Picture::links() const {
     link.bad = is_bad(from) && is_bad(to);
     links.push_back(std::move(link));
   }
+  add_transfers(links);
   return links;
+}
+
+/// "gpu:a → gpu:b: stores 392 GB/s (391 to 393), ...".
+std::string Picture::transfer_words(const TopologyEdge& transfer, bool brief) const {
+  const std::size_t from = tree_.index(transfer.from);
+  const bool memory = topology_.nodes[from].kind == NodeKind::kNumaNode;
+  return fmt::format("{} → {}: {}", transfer.from, transfer.to,
+                     brief ? transfer_brief(transfer, memory)
+                           : fmt::format("{}", fmt::join(transfer_texts(transfer, memory), ", ")));
+}
+
+void Picture::add_transfers(std::vector<DrawnLink>& links) const {
+  std::map<std::pair<std::size_t, std::size_t>, std::size_t> drawn;
+  for (std::size_t i = 0; i < links.size(); ++i) {
+    drawn.try_emplace(std::minmax(links[i].from, links[i].to), i);
+  }
+  for (const TopologyEdge& edge : topology_.edges) {
+    const std::size_t from = tree_.index(edge.from);
+    const std::size_t to = tree_.index(edge.to);
+    if (edge.kind != "transfer" || from == TopologyTree::kNone || to == TopologyTree::kNone)
+      continue;
+    const auto known = drawn.find(std::minmax(from, to));
+    const bool wrong = !edge.fault.empty();
+    if (known != drawn.end()) {
+      DrawnLink& link = links[known->second];
+      link.text += "\n" + transfer_words(edge, false);
+      link.bad = link.bad || wrong;
+    } else if (wrong && is_drawn(from) && is_drawn(to)) {
+      drawn[std::minmax(from, to)] = links.size();
+      links.push_back({from, to, edge.kind, transfer_words(edge, false), true});
+    }
+  }
 }
 
 }  // namespace topocoll

@@ -13,12 +13,13 @@
 
 namespace topocoll {
 
-/// One line between two nodes: both directions of a link together.
+/// One line between two nodes: both directions of a link together. Transfers are no lines of their
+/// own but stand in the words of links and GPUs, except where data came wrong.
 struct DrawnLink {
   std::size_t from = 0;
   std::size_t to = 0;
   std::string kind;
-  std::string text;  ///< "nvlink ×4, 100 GB/s declared"
+  std::string text;  ///< "nvlink ×4, 100 GB/s declared"; may have several lines
   bool bad = false;
 };
 
@@ -40,10 +41,14 @@ class Picture {
   [[nodiscard]] const Topology& topology() const { return topology_; }
 
  private:
+  [[nodiscard]] std::string transfer_words(const TopologyEdge& transfer, bool brief) const;
+  void add_transfers(std::vector<DrawnLink>& links) const;
+
   const Topology& topology_;
   TopologyTree tree_;
   std::map<std::string, std::vector<std::string>> findings_;  ///< node -> texts
   std::set<std::string> bad_;
+  std::map<std::size_t, std::vector<const TopologyEdge*>> transfers_;  ///< by both their ends
 };
 
 /// The fill of a node's box, as "#rrggbb".

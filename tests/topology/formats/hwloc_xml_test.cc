@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "support/measured_gpus.h"
 #include "topology/formats/machines.h"
 
 namespace topocoll {
@@ -134,6 +135,23 @@ TEST(HwlocExport, MeasuredFiguresTravelAsDistances) {
     const TopologyEdge* same = edge_between(back, edge.from, edge.to);
     ASSERT_NE(same, nullptr) << edge.from;
     EXPECT_EQ(same->bandwidth_gbps, edge.bandwidth_gbps);
+  }
+}
+
+TEST(HwlocExport, TransfersOfGpusTravelAsDistancesOfTheirOwn) {
+  Topology t = testing::measured_gpus();
+  testing::add_nvlinks(t, 380);
+  const auto text = to_hwloc_xml(t);
+  ASSERT_TRUE(text.ok()) << text.status().to_string();
+  const Topology back = imported(*text);
+  EXPECT_EQ(count_edges(back, "transfer"), count_edges(t, "transfer"));
+  EXPECT_EQ(count_edges(back, "link"), 0U) << "transfers are no links";
+  for (const TopologyEdge& edge : t.edges) {
+    if (edge.kind != "transfer") continue;
+    const TopologyEdge* same = edge_between(back, edge.from, edge.to);
+    ASSERT_NE(same, nullptr) << edge.from << " " << edge.to;
+    EXPECT_EQ(same->bandwidth_gbps.measured, edge.bandwidth_gbps.measured);
+    EXPECT_EQ(same->latency_ns.measured, edge.latency_ns.measured);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "support/measured_gpus.h"
 #include "topology/formats/machines.h"
 #include "topology/formats/xml_text.h"
 
@@ -69,6 +70,93 @@ TEST(Matrix, SwitchesFabricsAndHosts) {
   EXPECT_EQ(render_matrix(Topology()), "no GPU and no NIC\n");
 }
 
+/// The table of words, without what was measured.
+std::string words_of(const Topology& t) {
+  const std::string text = render_matrix(t);
+  return text.substr(0, text.find("\nstores between GPUs"));
+}
+
+TEST(Matrix, WhatWasMeasuredIsNoPath) {
+  Topology t = testing::measured_gpus();
+  const std::string words = words_of(t);
+  EXPECT_THAT(words, HasSubstr("PIX"));
+  EXPECT_THAT(words, HasSubstr("SYS"));
+  EXPECT_EQ(words.find("LNK"), words.npos);
+  TopologyNode inferred;
+  inferred.id = "switch:inferred:0";
+  inferred.kind = NodeKind::kSwitch;
+  inferred.attributes["inferred_from"] = "contention";
+  t.nodes.push_back(inferred);
+  for (int g = 0; g < 8; ++g) t.edges.push_back({testing::gpu_id(g), inferred.id, "link", {}, {}});
+  EXPECT_EQ(words_of(t), words);
+}
+
+TEST(Matrix, WhatWasMeasuredHasTablesOfItsOwn) {
+  Topology t = testing::measured_gpus();
+  std::erase_if(t.edges, [](const TopologyEdge& e) {
+    const auto far = [](const std::string& id) {
+      return id.front() == 'g' && id > testing::gpu_id(2);
+    };
+    return e.kind == "transfer" && (far(e.from) || far(e.to) || e.from == "numa:1");
+  });
+  std::erase_if(t.nodes, [](const TopologyNode& n) {
+    return n.kind == NodeKind::kGpu && n.id > testing::gpu_id(2);
+  });
+  testing::transfer_between(t, testing::gpu_id(1), testing::gpu_id(2)).fault = "wrong";
+  testing::transfer_between(t, testing::gpu_id(2), testing::gpu_id(1)).figures.clear();
+  const std::string text = render_matrix(t);
+  EXPECT_THAT(text, HasSubstr("\nMEM0  numa:0\nMEM1  numa:1\n"));
+  EXPECT_THAT(text, HasSubstr(R"(
+stores between GPUs, GB/s, from row to column
+       GPU0   GPU1   GPU2
+GPU0   X      50.0   40.0
+GPU1   50.0   X      WRONG
+GPU2   40.0   40.0   X
+
+loads between GPUs, GB/s, from row to column
+       GPU0   GPU1   GPU2
+GPU0   X      33.0   33.0
+GPU1   33.0   X      WRONG
+GPU2   33.0   -      X
+)"));
+  EXPECT_THAT(text, HasSubstr(R"(
+latency between GPUs, us, from row to column
+       GPU0   GPU1   GPU2
+GPU0   X      1.10   1.50
+)"));
+  EXPECT_THAT(text, HasSubstr(R"(
+loads from memory, GB/s, from row to column
+       GPU0   GPU1   GPU2
+MEM0   52.0   52.0   52.0
+MEM1   -      -      -
+)"));
+  EXPECT_THAT(text, HasSubstr(R"(
+copy engine to memory, GB/s, from row to column
+       MEM0   MEM1
+GPU0   53.0   53.0
+)"));
+  EXPECT_THAT(text, HasSubstr("\nWRONG  data arrived changed: topocoll topo check says more\n"));
+}
+
+TEST(Matrix, TablesInJson) {
+  Topology t = testing::measured_gpus();
+  testing::transfer_between(t, testing::gpu_id(1), testing::gpu_id(2)).fault = "wrong";
+  testing::transfer_between(t, testing::gpu_id(1), testing::gpu_id(2)).bandwidth_gbps = {};
+  const auto json = nlohmann::json::parse(matrix_to_json(t));
+  EXPECT_EQ(json["memories"][1]["id"], "numa:1");
+  EXPECT_EQ(json["faults"][0]["from"], testing::gpu_id(1));
+  EXPECT_EQ(json["faults"][0]["fault"], "wrong");
+  const auto& stores = json["measured"][0];
+  EXPECT_EQ(stores["title"], "stores between GPUs");
+  EXPECT_EQ(stores["figure"], "bandwidth_gbps");
+  EXPECT_EQ(stores["rows"][7], "GPU7");
+  EXPECT_EQ(stores["values"][0][1], 50.0);
+  EXPECT_TRUE(stores["values"][0][0].is_null());
+  EXPECT_TRUE(stores["values"][1][2].is_null());
+  const auto& bare = nlohmann::json::parse(matrix_to_json(Topology()));
+  EXPECT_TRUE(bare["measured"].empty() && bare["faults"].empty());
+}
+
 TEST(Svg, IsWellFormedAndComplete) {
   for (const char* file : {"synthetic_h100_rails.xml", "synthetic_gb200_tray.xml"}) {
     const Topology t = hand_written(file);
@@ -106,6 +194,43 @@ TEST(Svg, FindingsAreRedAndCoresAreNotDrawn) {
   EXPECT_EQ(occurrences(render_svg(t, {}), "class=\"bad\"/>"), 0U);
   const Topology cores = synthetic_topology("pack:1 numa:1 core:64 pu:2").value();
   EXPECT_EQ(occurrences(render_svg(cores, {}), "<rect "), 3U);  // host, package, NUMA node
+}
+
+std::string svg_line(const std::string& svg, const std::string& title) {
+  const std::size_t at = svg.find("<title>" + title);
+  EXPECT_NE(at, svg.npos) << title;
+  const std::size_t begin = svg.rfind('\n', at) + 1;
+  return at == svg.npos ? "" : svg.substr(begin, svg.find("</title>", at) - begin);
+}
+
+TEST(Svg, TransfersAreWordsOfLinksAndGpus) {
+  Topology t = testing::measured_gpus();
+  const std::string a = testing::gpu_id(0);
+  const std::string b = testing::gpu_id(5);
+  EXPECT_EQ(render_svg(t, {}).find("<path"), std::string::npos) << "they are no lines of their own";
+  EXPECT_THAT(svg_line(render_svg(t, {}), a),
+              HasSubstr("&#10;" + a + " → " + b + ": stores 40 GB/s, latency 1.5 us&#10;"));
+  EXPECT_THAT(svg_line(render_svg(t, {}), a), HasSubstr("&#10;numa:1 → " + a + ": loads 52 GB/s"));
+  t.edges.push_back({a, b, "nvlink", {50.0, {}}, {}});
+  const std::string link = svg_line(render_svg(t, {}), a + " – " + b);
+  EXPECT_THAT(link,
+              HasSubstr(b + "&#10;nvlink, 50 GB/s declared&#10;" + a + " → " + b + ": stores 40"));
+  EXPECT_THAT(link, HasSubstr("&#10;" + b + " → " + a + ": stores 40 GB/s"));
+  EXPECT_THAT(link, Not(HasSubstr("class=\"bad\"")));
+}
+
+TEST(Svg, AWayThatLiesIsARedLine) {
+  Topology t = testing::measured_gpus();
+  const std::string a = testing::gpu_id(0);
+  const std::string b = testing::gpu_id(5);
+  testing::transfer_between(t, a, b).fault = "3 of 4096 words differ";
+  const std::string svg = render_svg(t, check_topology(t));
+  EXPECT_EQ(occurrences(svg, "<path"), 1U);
+  const std::string line = svg_line(svg, a + " – " + b);
+  EXPECT_THAT(line, HasSubstr("stroke=\"#d00\" class=\"bad\""));
+  EXPECT_THAT(line, HasSubstr("WRONG DATA: 3 of 4096 words differ"));
+  EXPECT_THAT(line, HasSubstr(b + " → " + a + ": stores"));
+  EXPECT_THAT(render_dot(t, {}), HasSubstr("color=\"red\""));
 }
 
 TEST(Html, IsOnePageWithPictureAndFindings) {

@@ -1,0 +1,44 @@
+// What was measured between GPUs, and between GPUs and memory, as tables.
+// Thread rule: values that refer to their topology. Failure rule: what was not measured is absent.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "topocoll/topology.h"
+
+namespace topocoll {
+
+/// A row or a column.
+struct TableEnd {
+  std::size_t node = 0;  ///< by index
+  std::string title;     ///< "GPU0": of one output only
+};
+
+/// One figure of all ways from a row to a column.
+struct TransferTable {
+  std::string title;   ///< "stores between GPUs"
+  std::string figure;  ///< its name in the native JSON; ends in "_gbps" or "_ns"
+  std::vector<TableEnd> rows;
+  std::vector<TableEnd> columns;
+  std::vector<std::vector<std::optional<double>>> values;
+  std::vector<std::vector<bool>> faults;  ///< wrong data arrived
+  [[nodiscard]] bool is_time() const { return figure.ends_with("_ns"); }
+};
+
+/// NUMA nodes that a GPU was measured with, as "MEM0", ....
+std::vector<TableEnd> measured_memories(const Topology& topology);
+
+/// All tables that have a value or a fault: between GPUs, from memory and to memory.
+std::vector<TransferTable> transfer_tables(const Topology& topology,
+                                           const std::vector<TableEnd>& gpus,
+                                           const std::vector<TableEnd>& memories);
+
+/// Below each other, aligned, with units in their titles; empty if there are none.
+std::string render_tables(const std::vector<TransferTable>& tables);
+/// An array.
+std::string tables_to_json(const std::vector<TransferTable>& tables);
+
+}  // namespace topocoll
