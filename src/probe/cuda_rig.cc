@@ -26,12 +26,14 @@ constexpr std::size_t kStagingAt = std::size_t{1} << 20;  ///< in the gate's mem
 constexpr std::size_t kStagingBytes = kGateBytes - kStagingAt;
 static_assert(CudaRig::kMostWords * sizeof(std::uint32_t) == kStagingBytes);
 /// On a GPU, each on a line of its own: the flags and the results of a leader and of the other. A
-/// line is near some processors and far from others, so flags take turns over several.
-constexpr std::size_t kWordsBytes = 16384;
-constexpr std::array<std::size_t, 2> kFlagAt = {0, 4096};
-constexpr std::array<std::size_t, 2> kResultAt = {8192, 8448};
-constexpr std::size_t kFlagStride = 256;
+/// line is near some processors and far from others (by 15 % of a latency on an H200), so flags
+/// take turns over lines of many pages.
+constexpr std::size_t kFlagStride = 4096 + 256;
 constexpr std::size_t kFlagLines = 16;
+constexpr std::size_t kFlagsBytes = kFlagLines * kFlagStride;
+constexpr std::array<std::size_t, 2> kFlagAt = {0, kFlagsBytes};
+constexpr std::array<std::size_t, 2> kResultAt = {2 * kFlagsBytes, 2 * kFlagsBytes + 256};
+constexpr std::size_t kWordsBytes = kResultAt[1] + 256;
 constexpr std::size_t kPieceBytes = 16;
 constexpr unsigned kThreads = 512;
 constexpr std::uint32_t kWarm = 20;

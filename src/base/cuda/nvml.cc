@@ -190,14 +190,22 @@ class Reader {
       if (link.active) read_link(device, number, link);
       gpu.links.push_back(std::move(link));
     }
-    if (gpu.links.empty()) return;
+    const auto up = std::find_if(gpu.links.begin(), gpu.links.end(),
+                                 [](const NvmlLink& link) { return link.active; });
+    if (up == gpu.links.end()) return;
+    gpu.link_gbps = speed(device, nvml::kLinkSpeedField, static_cast<unsigned>(up->number));
+    if (!gpu.link_gbps) gpu.link_gbps = speed(device, nvml::kCommonSpeedField, 0);
+  }
+
+  std::optional<double> speed(Device device, unsigned which, unsigned scope) {
     nvml::FieldValue field{};
-    field.field = nvml::kLinkSpeedField;
+    field.field = which;
+    field.scope = scope;
     const Return code = library_.call("nvmlDeviceGetFieldValues", device, 1, &field);
-    const bool known = code == nvml::kSuccess && field.status == nvml::kSuccess;
+    if (code != nvml::kSuccess || field.status != nvml::kSuccess) return std::nullopt;
     const double megabytes =
         field.type == 1 ? field.value.ui : static_cast<double>(field.value.ull);
-    if (known && megabytes > 0) gpu.link_gbps = megabytes / 1000;
+    return megabytes > 0 ? std::optional(megabytes / 1000) : std::nullopt;
   }
 
   void read_link(Device device, unsigned number, NvmlLink& link) {

@@ -21,8 +21,10 @@ inline constexpr int kUncorrected = 1;
 inline constexpr int kReplays = 0;
 inline constexpr int kRecoveries = 1;
 inline constexpr int kCrcFlits = 2;
-/// Field: 10^6 bytes per second and direction of each active NVLink.
-inline constexpr unsigned kLinkSpeedField = 90;
+/// Fields: 10^6 bytes per second and direction of an NVLink, whose number is the scope; and, with
+/// drivers that lack that, of each active one.
+inline constexpr unsigned kLinkSpeedField = 164;
+inline constexpr unsigned kCommonSpeedField = 90;
 /// No GPU has more.
 inline constexpr unsigned kMaxLinks = 36;
 

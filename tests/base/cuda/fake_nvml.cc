@@ -98,7 +98,10 @@ Return nvmlDeviceGetNvLinkErrorCounter(Device, unsigned link, int counter,
 }
 Return nvmlDeviceGetFieldValues(Device, int, FieldValue* field) {
   field->type = 1;
-  field->status = field->field == 90 ? 0 : topocoll::nvml::kInvalidArgument;
+  const bool common = field->field == topocoll::nvml::kCommonSpeedField;
+  const bool own = field->field == topocoll::nvml::kLinkSpeedField && field->scope == 0;
+  const bool known = fake_nvml_state.common_speed ? common : own;
+  field->status = known ? 0 : topocoll::nvml::kInvalidArgument;
   field->value.ui = 26562;
   return verdict(__func__);
 }

@@ -66,6 +66,13 @@ TEST_F(Nvml, TellsAllThatTheDriverKnows) {
   EXPECT_TRUE(report->devices[1].links.empty());
 }
 
+TEST_F(Nvml, AsksOldDriversForOneSpeedOfAllLinks) {
+  fake_->common_speed = true;
+  const auto report = read_nvml(TOPOCOLL_FAKE_NVML);
+  ASSERT_TRUE(report.ok()) << report.status().to_string();
+  EXPECT_EQ(report->devices[0].link_gbps, 26.562);
+}
+
 TEST_F(Nvml, WhatIsNotSupportedIsAbsentWithoutANote) {
   fake_->unsupported = {"nvmlDeviceGetPcieReplayCounter",
                         "nvmlDeviceGetTotalEccErrors",
