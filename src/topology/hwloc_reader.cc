@@ -287,4 +287,13 @@ Topology flat_topology(const std::string& host, const std::vector<int>& cpus,
   return result;
 }
 
+HwlocBitmap parse_bitmap(const std::string& text) {
+  const bool plain = text.find_first_not_of("0123456789abcdefABCDEFx,") == text.npos;
+  // hwloc 2 counts groups from the second byte on, and asserts that there are as many.
+  if (text.empty() || text.front() == ',' || !plain) return nullptr;
+  HwlocBitmap set(hwloc_bitmap_alloc());
+  if (!set || hwloc_bitmap_sscanf(set.get(), text.c_str()) != 0) return nullptr;
+  return set;
+}
+
 }  // namespace topocoll

@@ -33,6 +33,10 @@ Topology convert(hwloc_topology_t hwloc, hwloc_const_bitmap_t usable);
 Topology flat_topology(const std::string& host, const std::vector<int>& cpus,
                        const std::string& note);
 
+/// hwloc's and the kernel's notation of a set, "0x000000ff,0xffffffff"; null for other texts, and
+/// for those that hwloc ends the process on.
+HwlocBitmap parse_bitmap(const std::string& text);
+
 /// "0-3,8".
 std::string cpu_ranges(const std::vector<int>& cpus);
 

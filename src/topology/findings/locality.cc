@@ -79,8 +79,8 @@ void FindingRules::local_cpus() {
   for (const TopologyNode& device : topology_.nodes) {
     const std::string text = fact(device, "local_cpus");
     if (text.empty() || text.size() > kMaxMaskBytes) continue;
-    const HwlocBitmap near(hwloc_bitmap_alloc());
-    if (!near || hwloc_bitmap_sscanf(near.get(), text.c_str()) != 0) continue;
+    const HwlocBitmap near = parse_bitmap(text);
+    if (!near) continue;
     for (const TopologyNode* numa : topology_.of_kind(NodeKind::kNumaNode)) {
       const auto inside = std::count_if(numa->cpus.begin(), numa->cpus.end(), [&](int cpu) {
         return hwloc_bitmap_isset(near.get(), static_cast<unsigned>(cpu)) != 0;

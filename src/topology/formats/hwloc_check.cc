@@ -57,12 +57,9 @@ class ObjectCheck {
   }
 
   HwlocBitmap set_of(pugi::xml_node object, const char* name) {
-    HwlocBitmap set(hwloc_bitmap_alloc());
     const std::string text = XmlText::text(object, name).value_or("");
-    const bool plain = text.find_first_not_of("0123456789abcdefABCDEFx,") == text.npos;
-    if (text.empty() || text.size() > kMaxSetBytes || !plain || !set ||
-        hwloc_bitmap_sscanf(set.get(), text.c_str()) != 0 ||
-        hwloc_bitmap_last(set.get()) >= kMaxCpus) {
+    HwlocBitmap set = text.size() > kMaxSetBytes ? nullptr : parse_bitmap(text);
+    if (!set || hwloc_bitmap_last(set.get()) >= kMaxCpus) {
       xml_.fail(object, name, "expected a set such as \"0x000000ff,0xffffffff\"");
       return nullptr;
     }

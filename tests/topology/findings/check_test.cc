@@ -237,6 +237,12 @@ TEST(Check, TheWorstComesFirstAndJsonSaysTheSame) {
   EXPECT_EQ(to_json(std::vector<Finding>{}), "[]\n");
 }
 
+TEST(Check, MasksThatHwlocEndsTheProcessOnAreNoFinding) {
+  Topology t = healthy();
+  node(t, "gpu:0000:02:00.0").attributes["local_cpus"] = ",x00000001";
+  EXPECT_THAT(check_topology(t), IsEmpty());
+}
+
 TEST(Diff, NodesEdgesAndFieldsThatDiffer) {
   const Topology before = healthy();
   Topology after = before;

@@ -112,6 +112,8 @@ TEST(HwlocImport, Refusals) {
               HasSubstr("attribute local_memory"));
   EXPECT_THAT(changed("type=\"PU\" os_index=\"0\"", "type=\"Nonsense\""),
               HasSubstr("attribute type of <object>"));
+  EXPECT_THAT(changed("cpuset=\"0x3\"", "cpuset=\",x3\""), HasSubstr("expected a set such as"))
+      << "hwloc ends the process on a comma in front";
   EXPECT_THAT(changed("version=\"2.0\"", "version=\"9\""),
               HasSubstr("attribute version of <topology>"));
   EXPECT_THAT(import_error("<topology version=\"2.0\"/>"), HasSubstr("no <object> below it"));
