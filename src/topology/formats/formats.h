@@ -14,9 +14,14 @@ namespace topocoll {
 /// The largest device numbers, ranks and ports in NCCL's XML.
 inline constexpr int kMaxNcclNumber = 1 << 24;
 inline constexpr int kMaxNcclPort = 1 << 16;
+inline constexpr int kMaxNcclNuma = 1 << 20;
 /// The longest attributes there, and of these the ones that become part of an id.
 inline constexpr std::size_t kMaxNcclTextBytes = 256;
 inline constexpr std::size_t kMaxNcclNameBytes = 96;
+/// The largest rates there, of ports in 10^6 bits and of C2C links in 10^6 bytes per second, and
+/// the longest latency of a port.
+inline constexpr double kMaxNcclRate = 1e8;
+inline constexpr double kMaxNcclMicroseconds = 1e6;
 /// Physical links that one edge stands for at most.
 inline constexpr int kMaxLinks = 1 << 16;
 

@@ -16,9 +16,7 @@ namespace topocoll {
 namespace {
 
 constexpr int kMaxCpus = 1 << 16;
-constexpr long kMaxNuma = 1 << 20;
 constexpr int kMaxPciDepth = 48;
-constexpr double kMaxMbps = 1e8;  // 100 Tb/s
 constexpr std::size_t kMaxNotes = 100;
 constexpr std::string_view kCpuTargetClass = "0x068001";
 constexpr std::string_view kSwitchTargetClass = "0x068000";
@@ -161,7 +159,7 @@ class NcclReader {
 
   void read_cpu(pugi::xml_node element) {
     const std::string host = host_of(element);
-    const long numa = xml_.integer(element, "numaid", -1, kMaxNuma).value_or(-1);
+    const long numa = xml_.integer(element, "numaid", -1, kMaxNcclNuma).value_or(-1);
     TopologyNode cpu;
     cpu.kind = NodeKind::kNumaNode;
     cpu.id = prefix_ + (numa >= 0 ? fmt::format("numa:{}", numa) : "numa:unknown");
@@ -322,7 +320,7 @@ class NcclReader {
     if (const auto count = xml_.integer(element, "count", 1, kMaxLinks)) {
       link.count = static_cast<int>(*count);
     }
-    const auto mbps = xml_.number(element, "bw", 0, kMaxMbps);  // megabytes per second and link
+    const auto mbps = xml_.number(element, "bw", 0, kMaxNcclRate);  // megabytes per second and link
     if (mbps && *mbps > 0) link.gbps = *mbps * link.count.value_or(1) / 1000;
     links_.push_back(std::move(link));
   }
@@ -368,8 +366,8 @@ class NcclReader {
       return xml_.fail(element, "name", fmt::format("{} is listed twice", net.id));
     }
     keep_attributes(element, net, {"name", "speed", "latency"});
-    const auto megabits = xml_.number(element, "speed", 0, kMaxMbps);
-    const auto microseconds = xml_.number(element, "latency", 0, 1e6);
+    const auto megabits = xml_.number(element, "speed", 0, kMaxNcclRate);
+    const auto microseconds = xml_.number(element, "latency", 0, kMaxNcclMicroseconds);
     add(std::move(net), nic, "contains");
     TopologyEdge& edge = result_.edges.back();
     if (megabits && *megabits > 0) edge.bandwidth_gbps.declared = *megabits / 8000;

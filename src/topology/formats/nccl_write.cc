@@ -112,6 +112,12 @@ class NcclWriter {
     fmt::format_to(std::back_inserter(text_), " {}=\"{}\"", key, xml_escape(value));
   }
 
+  /// A figure in another unit; left out where the reader would not take it.
+  void rate(std::string_view key, const std::optional<double>& gbps, double unit) {
+    if (!gbps || *gbps * unit > kMaxNcclRate) return;
+    attribute(key, std::to_string(std::lround(*gbps * unit)));
+  }
+
   template <class Keys>
   void attributes(const TopologyNode& of, const Keys& keys) {
     for (const std::string_view key : keys) {
@@ -165,15 +171,22 @@ class NcclWriter {
     for (const auto& [ours, theirs] : kPackageKeys) put(theirs, fact(node(package), ours));
   }
 
+  /// Each CPU of a host has a number of its own.
+  int free_number(std::size_t host, int wanted) {
+    if (wanted > kMaxNcclNuma) wanted = -1;
+    while (!numbers_.emplace(host, wanted).second) ++wanted;
+    return wanted;
+  }
+
   void write_cpu(std::size_t numa) {
     const TopologyNode& cpu = node(numa);
     text_ += "  <cpu";
     const std::size_t host = tree_.above(numa, NodeKind::kHost);
     if (host != TopologyTree::kNone) {
-      const auto hash = node(host).attributes.find("host_hash");
-      if (hash != node(host).attributes.end()) attribute("host_hash", hash->second);
+      const std::string hash = fact(node(host), "host_hash");
+      if (!hash.empty() && hash.size() <= kMaxNcclNameBytes) attribute("host_hash", hash);
     }
-    attribute("numaid", std::to_string(cpu.os_index.value_or(-1)));
+    attribute("numaid", std::to_string(free_number(host, cpu.os_index.value_or(-1))));
     if (!cpu.cpus.empty()) attribute("affinity", affinity_mask(cpu.cpus));
     attributes(cpu, kCpuKeys);
     write_cpu_facts(host, tree_.above(numa, NodeKind::kPackage), cpu.attributes);
@@ -207,9 +220,10 @@ class NcclWriter {
     const bool any = !text_.empty();
     std::swap(before, text_);
     if (!any) return false;
-    text_ += "  <cpu numaid=\"-1\"";
     const auto hosts = topology_.of_kind(NodeKind::kHost);
     const std::size_t host = hosts.empty() ? TopologyTree::kNone : tree_.index(hosts[0]->id);
+    text_ += "  <cpu";
+    attribute("numaid", std::to_string(free_number(host, -1)));
     if (whole_) write_cpu_facts(host, TopologyTree::kNone, {});
     text_ += ">\n" + before + "  </cpu>\n";
     return true;
@@ -259,6 +273,9 @@ class NcclWriter {
     if (depth > kMaxXmlDepth / 2) return;
     const TopologyNode& device = node(i);
     if (device.kind == NodeKind::kNic && device.bdf.empty()) return write_nic(i, depth);
+    // NCCL knows a device by its address alone.
+    const std::size_t host = tree_.above(i, NodeKind::kHost);
+    if (device.bdf.empty() || !written_.emplace(host, device.bdf).second) return;
     indent(depth);
     text_ += "<pci";
     attribute("busid", device.bdf);
@@ -300,16 +317,18 @@ class NcclWriter {
 
   void write_net(std::size_t i, int depth) {
     const TopologyNode& net = node(i);
+    const std::string name = (net.label.empty() ? net.id : net.label).substr(0, kMaxNcclNameBytes);
+    const std::string port = fact(net, "port");
+    if (!written_.emplace(tree_.above(i, NodeKind::kHost), name + "/" + port).second) return;
     indent(depth);
     text_ += "<net";
-    attribute("name", (net.label.empty() ? net.id : net.label).substr(0, kMaxNcclNameBytes));
+    attribute("name", name);
     attributes(net, kNetKeys);
     const TopologyEdge* above = tree_.edge_above(i);
-    if (above != nullptr && above->bandwidth_gbps.declared) {
-      attribute("speed", std::to_string(std::lround(*above->bandwidth_gbps.declared * 8000)));
-    }
-    if (above != nullptr && above->latency_ns.declared) {
-      attribute("latency", fmt::format("{:.6f}", *above->latency_ns.declared / 1000));
+    if (above != nullptr) rate("speed", above->bandwidth_gbps.declared, 8000);
+    const auto ns = above == nullptr ? std::nullopt : above->latency_ns.declared;
+    if (ns && *ns / 1000 <= kMaxNcclMicroseconds) {
+      attribute("latency", fmt::format("{:.6f}", *ns / 1000));
     }
     text_ += "/>\n";
   }
@@ -352,10 +371,7 @@ class NcclWriter {
       indent(depth);
       text_ += "<c2c";
       if (edge.count) attribute("count", std::to_string(*edge.count));
-      if (edge.bandwidth_gbps.declared) {
-        const double each = *edge.bandwidth_gbps.declared / edge.count.value_or(1);
-        attribute("bw", std::to_string(std::lround(each * 1000)));
-      }
+      rate("bw", edge.bandwidth_gbps.declared, 1000.0 / edge.count.value_or(1));
       text_ += "/>\n";
       return;
     }
@@ -377,7 +393,9 @@ class NcclWriter {
   TopologyTree tree_;
   std::string text_;
   int version_ = 1;
-  bool whole_ = false;            ///< devices and bridges are all that the machine has
+  bool whole_ = false;  ///< devices and bridges are all that the machine has
+  std::set<std::pair<std::size_t, int>> numbers_;          ///< of CPUs, by host
+  std::set<std::pair<std::size_t, std::string>> written_;  ///< addresses and ports, by host
   std::set<std::size_t> listed_;  ///< bridges that NCCL would list, if whole
 };
 

@@ -157,6 +157,28 @@ TEST(NcclExport, DevicesOfNoKnownMemoryStandBelowACpuThatNcclTakes) {
   EXPECT_THAT(text, HasSubstr("<cpu numaid=\"-1\" arch=\"arm64\" vendor=\"V\""));
 }
 
+TEST(NcclExport, FiguresThatItsReaderRefusesAreLeftOut) {
+  Topology t = as_the_kernel_lists_it();
+  for (TopologyEdge& edge : t.edges) {
+    if (edge.to == "port:eth0")
+      edge.bandwidth_gbps.declared = 1e14, edge.latency_ns.declared = 1e14;
+  }
+  t.edges.push_back({"gpu:0000:03:00.0", "numa:0", "c2c", {1e14, {}}, {}});
+  t.nodes.push_back({"numa:again", NodeKind::kNumaNode, "", 0});
+  t.nodes.push_back({"numa:far", NodeKind::kNumaNode, "", INT32_MAX});
+  t.nodes.push_back({"gpu:nowhere", NodeKind::kGpu});
+  t.nodes.push_back(function("again:0000:03:00.0", NodeKind::kGpu, {}));
+  for (const char* node : {"numa:again", "numa:far", "gpu:nowhere", "again:0000:03:00.0"}) {
+    t.edges.push_back({"host", node, "contains", {}, {}});
+  }
+  const std::string text = *to_nccl_xml(t);
+  const Topology back = imported(text);
+  EXPECT_EQ(back.of_kind(NodeKind::kNumaNode).size(), 3u);
+  EXPECT_EQ(back.of_kind(NodeKind::kGpu).size(), 1u)
+      << "one has no address, and one that of another";
+  EXPECT_THAT(text, HasSubstr("<net name=\"eth0\"/>"));
+}
+
 TEST(NcclExport, FactsThatAreTooLongForItsReaderAreLeftOut) {
   Topology t = as_the_kernel_lists_it();
   for (TopologyNode& node : t.nodes) {
