@@ -32,7 +32,8 @@ bool FindingRules::is_inferred(std::size_t i) const {
   return node(i).kind == NodeKind::kSwitch && !fact(node(i), "inferred_from").empty();
 }
 
-/// From processors downwards along measured links: the GPUs below each inferred switch.
+/// From what is declared, a CPU's or a bridge's place, downwards along measured links: the GPUs
+/// below each inferred switch.
 std::vector<FindingRules::SharedWay> FindingRules::inferred_switches() const {
   std::map<std::size_t, std::vector<std::pair<std::size_t, const TopologyEdge*>>> links;
   std::map<std::pair<std::size_t, std::size_t>, std::optional<double>> gbps;
@@ -47,7 +48,8 @@ std::vector<FindingRules::SharedWay> FindingRules::inferred_switches() const {
   std::map<std::size_t, std::size_t> above;
   std::deque<std::size_t> open;
   for (const auto& [i, out] : links) {
-    if (is_processor(node(i).kind)) above[i] = TopologyTree::kNone, open.push_back(i);
+    const bool top = !is_inferred(i) && node(i).kind != NodeKind::kGpu;
+    if (top) above[i] = TopologyTree::kNone, open.push_back(i);
   }
   for (; !open.empty(); open.pop_front()) {
     const std::size_t i = open.front();

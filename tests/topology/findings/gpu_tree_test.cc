@@ -104,6 +104,15 @@ TEST(TreeDiffers, AGpuAloneHasAWayOfItsOwn) {
   EXPECT_THAT(found[0].evidence, HasSubstr("declared is " + bridge_id(2) + " above them"));
 }
 
+TEST(TreeDiffers, AWayMayEndAtADeclaredBridge) {
+  Topology t = measured_gpus();
+  infer_switch(t, {gpu_id(0), gpu_id(1)}, bridge_id(0), 50, 53);
+  const auto found = findings_of(t, "tree-differs");
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_THAT(found[0].nodes, ElementsAre(gpu_id(0), gpu_id(1)));
+  EXPECT_THAT(found[0].evidence, HasSubstr("together 50 GB/s to the host and 53 GB/s from it"));
+}
+
 TEST(TreeDiffers, SwitchesOfNetworksAreNotMeant) {
   Topology t = measured_gpus();
   t.nodes.push_back({"switch:1", NodeKind::kSwitch});
