@@ -61,7 +61,7 @@ std::string remote_of(const NvmlLink& link, Topology& topology) {
   if (link.remote_kind != "switch") return "";
   TopologyNode node;
   node.kind = NodeKind::kNvSwitch;
-  node.id = pci_id(node.kind, link.remote_bdf.empty() ? "hidden" : link.remote_bdf);
+  node.id = pci_id(node.kind, link.remote_bdf.empty() ? kHiddenSwitch : link.remote_bdf);
   node.bdf = link.remote_bdf;
   if (topology.find(node.id) == nullptr) {
     const auto hosts = topology.of_kind(NodeKind::kHost);

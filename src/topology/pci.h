@@ -26,6 +26,11 @@ NodeKind pci_kind(std::string_view device_class, std::string_view vendor,
 /// "gpu:0000:4e:00.0": the id of a node on PCI.
 std::string pci_id(NodeKind kind, std::string_view bdf);
 
+/// What takes an address' place in the id of an NVSwitch that the driver hides from a virtual
+/// machine, and the address that NCCL writes for it.
+inline constexpr std::string_view kHiddenSwitch = "hidden";
+inline constexpr std::string_view kHiddenSwitchBdf = "fffffff:ff:ff.0";
+
 /// A link as it is now: "16 GT/s x8", with ? for what is not known.
 std::string link_words(const PciLink& link);
 

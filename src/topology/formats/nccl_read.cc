@@ -385,7 +385,9 @@ class NcclReader {
     TopologyNode nvswitch;  // in virtual machines it is not on the PCI tree
     nvswitch.kind = NodeKind::kNvSwitch;
     nvswitch.bdf = link.target.substr(prefix.size());
-    nvswitch.id = prefix + pci_id(nvswitch.kind, nvswitch.bdf);
+    if (nvswitch.bdf == kHiddenSwitchBdf) nvswitch.bdf.clear();
+    nvswitch.id =
+        prefix + pci_id(nvswitch.kind, nvswitch.bdf.empty() ? kHiddenSwitch : nvswitch.bdf);
     by_bdf_[link.target] = nvswitch.id;
     return add(std::move(nvswitch), prefix + "host", "contains").id;
   }

@@ -12,6 +12,7 @@
 #include "topocoll/topology_formats.h"
 #include "topology/formats/formats.h"
 #include "topology/formats/xml_text.h"
+#include "topology/pci.h"
 #include "topology/tree.h"
 
 namespace topocoll {
@@ -28,8 +29,6 @@ constexpr std::array<std::string_view, 4> kCpuKeys = {"arch", "vendor", "familyi
 /// Host, package and the like have other names elsewhere than on NCCL's CPUs.
 constexpr std::array<std::pair<const char*, const char*>, 3> kPackageKeys = {
     {{"CPUVendor", "vendor"}, {"CPUFamilyNumber", "familyid"}, {"CPUModelNumber", "modelid"}}};
-/// What NCCL puts for an NVSwitch that the driver hides from a virtual machine.
-constexpr std::string_view kHiddenSwitch = "fffffff:ff:ff.0";
 
 /// NCCL's name of an architecture.
 std::string arch_of(const std::string& machine) {
@@ -381,7 +380,7 @@ class NcclWriter {
     if (!cpu && !hidden && target.bdf.empty()) return;
     indent(depth);
     text_ += "<" + edge.kind;
-    attribute("target", cpu ? "0000:00:00.0" : hidden ? kHiddenSwitch : target.bdf);
+    attribute("target", cpu ? "0000:00:00.0" : hidden ? kHiddenSwitchBdf : target.bdf);
     if (edge.count) attribute("count", std::to_string(*edge.count));
     const std::string known = fact(target, "class");
     const char* implied = target.kind == NodeKind::kGpu ? implied_class(target.kind) : "0x068000";
