@@ -175,7 +175,11 @@ class GpuProber {
       return edge.kind == "transfer" && edge.from == from && edge.to == to &&
              edge.bandwidth_gbps.measured && edge.fault.empty();
     });
-    if (known) tasks_.emplace_back([this, of] { meter_.carry({of}, nullptr); });
+    if (!known) return;
+    tasks_.emplace_back([this, of] {
+      if (of.to.kind == GpuPlace::Kind::kGpu) meter_.verify(of.from.index, of.to.index);
+      meter_.carry({of}, nullptr);
+    });
   }
 
   /// Whether flags may go both ways.
