@@ -227,8 +227,8 @@ class LinkWriter {
     const std::string& memory = known_.memories[at(known_.near[at(g)])];
     const auto up = transfers_.find({known_.gpus[at(g)], memory});
     const auto down = transfers_.find({memory, known_.gpus[at(g)]});
-    return {up == transfers_.end() ? Figure() : up->second.bandwidth_gbps,
-            down == transfers_.end() ? Figure() : down->second.bandwidth_gbps};
+    return {up == transfers_.end() ? Figure() : carried_by(up->second),
+            down == transfers_.end() ? Figure() : carried_by(down->second)};
   }
 
   TopologyEdge* tree_edge(const std::string& below) {
@@ -420,6 +420,12 @@ std::vector<DeclaredBridge> declared_bridges(const Topology& topology,
     return a.gpus != b.gpus ? a.gpus < b.gpus : a.bridge < b.bridge;
   });
   return bridges;
+}
+
+Figure carried_by(const TopologyEdge& transfer) {
+  const auto engine = transfer.figures.find(kCopyEngineGbps);
+  const bool has_engine = engine != transfer.figures.end();
+  return has_engine && !transfer.bandwidth_gbps.measured ? engine->second : transfer.bandwidth_gbps;
 }
 
 bool is_measured_group(const CapacityGroup& group) { return group.id.starts_with(kMeasuredGroup); }

@@ -44,6 +44,10 @@ struct DeclaredBridge {
 std::vector<DeclaredBridge> declared_bridges(const Topology& topology,
                                              const std::vector<std::string>& gpus);
 
+/// What a transfer between a GPU and memory carries: by the GPU's processors, else by its copy
+/// engine.
+Figure carried_by(const TopologyEdge& transfer);
+
 /// A group that write_gpu_links() made.
 bool is_measured_group(const CapacityGroup& group);
 

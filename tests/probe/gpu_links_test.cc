@@ -126,6 +126,21 @@ TEST_F(GpuLinks, AFlatMachineGetsTheSwitchesThatItHides) {
   EXPECT_EQ(t.fingerprint(), flat.topology().fingerprint());
 }
 
+TEST_F(GpuLinks, CopyEnginesShowTheSameTreeWhereNothingElseRuns) {
+  build_sockets();
+  bench_.set_engines_only();
+  DeclaredMachine flat;
+  flat.numa(0).numa(1);
+  for (int g = 0; g < 8; ++g) flat.gpu(g, "host", 31.5);
+  const Topology t = measured(flat.topology());
+  EXPECT_EQ(inferred(t).size(), 5U)
+      << "the far socket is one: latency would tell, and is not known";
+  EXPECT_NEAR(gbps(t, gpu_id(3), "switch:inferred:1", "link"), 24, 0.1);
+  EXPECT_NEAR(gbps(t, "switch:inferred:1", "host", "link"), 24, 24 * 0.03);
+  EXPECT_FALSE(edge(t, gpu_id(3), "numa:0", "transfer")->bandwidth_gbps.measured.has_value());
+  EXPECT_TRUE(edge(t, gpu_id(0), gpu_id(1), "transfer")->figures.contains(kCopyEngineGbps));
+}
+
 TEST_F(GpuLinks, AWrongTreeIsReplacedWhereItIsWrong) {
   build_sockets();
   const Topology t = measured(declared_sockets({0, 2, 1, 3, 4, 5, 6, 7}).topology());
