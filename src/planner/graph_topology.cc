@@ -19,6 +19,8 @@ class TopologyReader {
 
   Result<Graph> read() {
     if (Status s = find_ranks(); !s.ok()) return s;
+    find_measured();
+    if (Status s = check_faults(); !s.ok()) return s;
     join_places();
     for (const TopologyEdge& edge : topology_.edges) add_edge(edge);
     for (const CapacityGroup& group : topology_.groups) add_group(group);
@@ -57,6 +59,66 @@ class TopologyReader {
     return topology_.nodes[index_.at(id)];
   }
 
+  /// What a probe found wrong with the declared machine: ways that change data, and GPUs that stand
+  /// elsewhere than the tree says.
+  void find_measured() {
+    for (const TopologyEdge& edge : topology_.edges) {
+      if (!index_.contains(edge.from) || !index_.contains(edge.to)) continue;
+      if (!edge.fault.empty() && is_rank_.contains(edge.from) && is_rank_.contains(edge.to)) {
+        faults_[{edge.from, edge.to}] = edge.fault;
+      }
+      if (is_tree_edge(edge)) continue;
+      if (is_inferred(node(edge.from)) && node(edge.to).kind == NodeKind::kGpu) {
+        moved_.insert(edge.to);
+      }
+    }
+  }
+
+  /// Such a GPU's place is at its inferred switch; and that switch stands below the host for
+  /// order's sake only.
+  [[nodiscard]] bool is_out_of_date(const TopologyEdge& edge) const {
+    return is_tree_edge(edge) && (moved_.contains(edge.to) || is_inferred(node(edge.to)));
+  }
+
+  /// A direct link between two ranks can be left out. One that leads through switches cannot be
+  /// told from what others send there, so the pair has to be mended or left out.
+  Status check_faults() {
+    for (const auto& [pair, fault] : faults_) {
+      const auto& [from, to] = pair;
+      if (!reaches_through_switches(from, to)) continue;
+      return Status(
+          Cause::kUnsupported,
+          fmt::format("topology: data from \"{}\" to \"{}\" arrives wrong ({}): turn off peer "
+                      "access between the two (NCCL_P2P_DISABLE=1; on bare metal look at ACS and "
+                      "IOMMU) and probe again, or leave one of them out",
+                      from, to, fault));
+    }
+    return Status();
+  }
+
+  [[nodiscard]] bool reaches_through_switches(const std::string& from,
+                                              const std::string& to) const {
+    std::set<std::string> seen;
+    std::vector<std::string> open{from};
+    while (!open.empty()) {
+      const std::string at = std::move(open.back());
+      open.pop_back();
+      const auto visit = [&](const std::string& next) {
+        if (is_switch(node(next).kind) && seen.insert(next).second) open.push_back(next);
+      };
+      for (const TopologyEdge& edge : topology_.edges) {
+        if (!index_.contains(edge.from) || !index_.contains(edge.to)) continue;
+        if (is_measurement(edge) || is_out_of_date(edge)) continue;
+        const bool up = is_tree_edge(edge) && edge.to == at;
+        if (edge.from != at && !up) continue;
+        const std::string& next = up ? edge.from : edge.to;
+        if (next == to && at != from) return true;
+        visit(next);
+      }
+    }
+    return false;
+  }
+
   /// Crossing from a host, package or NUMA node to one below it costs something that must be known.
   [[nodiscard]] bool is_one_place(const TopologyEdge& edge) const {
     if (edge.kind != "contains" || edge.bandwidth_gbps.best() || edge.upward_gbps.best())
@@ -71,6 +133,7 @@ class TopologyReader {
     std::iota(place_.begin(), place_.end(), std::size_t{0});
     for (const TopologyEdge& edge : topology_.edges) {
       if (!index_.contains(edge.from) || !index_.contains(edge.to) || !is_one_place(edge)) continue;
+      if (is_out_of_date(edge)) continue;
       const std::size_t above = place_of(edge.from);
       const std::size_t below = place_of(edge.to);
       if (above != below) place_[below] = above;
@@ -86,7 +149,8 @@ class TopologyReader {
 
   void add_edge(const TopologyEdge& edge) {
     if (!index_.contains(edge.from) || !index_.contains(edge.to)) return;
-    if (is_measurement(edge)) return;  // what CPUs reach is no capacity of a link
+    if (is_measurement(edge)) return;  // what CPUs and pairs reach is no capacity of a link
+    if (is_out_of_date(edge) || faults_.contains({edge.from, edge.to})) return;
     const bool both = is_tree_edge(edge);
     add_direction(edge, edge.from, edge.to, edge.bandwidth_gbps);
     if (both) {
@@ -151,6 +215,8 @@ class TopologyReader {
   const std::vector<std::string>& ranks_;
   std::map<std::string, std::size_t> index_;
   std::set<std::string> is_rank_;
+  std::map<std::pair<std::string, std::string>, std::string> faults_;  ///< of ways between ranks
+  std::set<std::string> moved_;  ///< GPUs at an inferred switch
   std::vector<std::size_t> place_;
   std::map<std::tuple<std::string, std::string, std::string>, std::size_t> links_;
   std::vector<std::string> unknown_;

@@ -13,7 +13,14 @@ namespace topocoll {
 
 Result<Machine> machine_of(const Topology& topology) {
   Topology fabric = topology;
-  std::erase_if(fabric.edges, [](const TopologyEdge& e) { return is_tree_edge(e) || e.kind == "interconnect"; });
+  // Inferred switches stand for parts of the tree.
+  const auto inferred = [&](const std::string& id) {
+    const TopologyNode* node = topology.find(id);
+    return node != nullptr && is_inferred(*node);
+  };
+  std::erase_if(fabric.edges, [&](const TopologyEdge& e) {
+    return is_tree_edge(e) || e.kind == "interconnect" || (e.kind == "link" && (inferred(e.from) || inferred(e.to)));
+  });
   auto graph = graph_from_topology(fabric, {});
   const bool alone = graph.ok();
   if (!alone) graph = graph_from_topology(topology, {});

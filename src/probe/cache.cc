@@ -9,13 +9,14 @@
 #include <utility>
 
 #include "base/private_file.h"
+#include "probe/gpu_links.h"
 #include "topology/hash.h"
 
 namespace topocoll {
 namespace {
 
 /// Changes with the meaning of the figures: a file of another version is not used.
-constexpr int kVersion = 2;
+constexpr int kVersion = 3;
 constexpr std::size_t kMaxBytes = std::size_t{32} << 20;
 
 std::string file_name(const Topology& machine) {
@@ -72,27 +73,70 @@ Status keep(const std::string& directory, const Topology& measured, std::size_t 
                             first_line(measured, json, missing) + json);
 }
 
-void copy_measurements(const Topology& from, Topology& to) {
-  using Key = std::tuple<std::string_view, std::string_view, std::string_view>;
-  const auto key = [](const TopologyEdge& e) { return Key{e.from, e.to, e.kind}; };
-  const auto take = [](const Figure& source, Figure& target) {
-    if (!source.measured) return;
-    target.measured = source.measured;
-    target.spread = source.spread;
+namespace {
+
+using EdgeKey = std::tuple<std::string_view, std::string_view, std::string_view>;
+
+EdgeKey key(const TopologyEdge& edge) { return {edge.from, edge.to, edge.kind}; }
+
+void take(const Figure& source, Figure& target) {
+  if (!source.measured) return;
+  target.measured = source.measured;
+  target.spread = source.spread;
+}
+
+/// Links are the make-up's, but for those that a probe inferred or alone knows.
+bool is_probes_own(const Topology& topology, const TopologyEdge& edge) {
+  const auto inferred = [&](const std::string& id) {
+    const TopologyNode* node = topology.find(id);
+    return node != nullptr && is_inferred(*node);
   };
-  std::map<Key, const TopologyEdge*> known;
+  const bool crossing =
+      edge.kind == "interconnect" && edge.bandwidth_gbps.measured && !edge.bandwidth_gbps.declared;
+  return is_measurement(edge) || crossing || inferred(edge.from) || inferred(edge.to);
+}
+
+/// What GPUs' links are while they are busy.
+void copy_link_states(const Topology& from, Topology& to) {
+  for (TopologyNode& node : to.nodes) {
+    const TopologyNode* known = from.find(node.id);
+    if (node.kind != NodeKind::kGpu || known == nullptr) continue;
+    if (!known->attributes.contains("link_state")) continue;
+    node.pci_link = known->pci_link;
+    for (const char* name : {"link_state", "idle_link"}) {
+      const auto found = known->attributes.find(name);
+      if (found != known->attributes.end()) node.attributes[name] = found->second;
+    }
+  }
+}
+
+}  // namespace
+
+void copy_measurements(const Topology& from, Topology& to) {
+  remove_inferred(to);
+  for (const TopologyNode& node : from.nodes) {
+    if (is_inferred(node)) to.nodes.push_back(node);
+  }
+  copy_link_states(from, to);
+  std::map<EdgeKey, const TopologyEdge*> known;
   for (const TopologyEdge& edge : from.edges) known[key(edge)] = &edge;
   for (TopologyEdge& edge : to.edges) {
     const auto found = known.find(key(edge));
     if (found == known.end()) continue;
-    take(found->second->bandwidth_gbps, edge.bandwidth_gbps);
-    take(found->second->latency_ns, edge.latency_ns);
-    take(found->second->upward_gbps, edge.upward_gbps);
+    const TopologyEdge& source = *found->second;
+    take(source.bandwidth_gbps, edge.bandwidth_gbps);
+    take(source.latency_ns, edge.latency_ns);
+    take(source.upward_gbps, edge.upward_gbps);
+    for (const auto& [name, figure] : source.figures) take(figure, edge.figures[name]);
+    if (!source.fault.empty()) edge.fault = source.fault;
     known.erase(found);
   }
   for (const TopologyEdge& edge : from.edges) {
     const bool there = to.find(edge.from) != nullptr && to.find(edge.to) != nullptr;
-    if (is_measurement(edge) && known.contains(key(edge)) && there) to.edges.push_back(edge);
+    if (known.contains(key(edge)) && there && is_probes_own(from, edge)) to.edges.push_back(edge);
+  }
+  for (const CapacityGroup& group : from.groups) {
+    if (is_measured_group(group)) to.groups.push_back(group);
   }
 }
 

@@ -129,7 +129,8 @@ class OneWay {
     std::vector<GpuFlow> flows;
     for (const int g : gpus) {
       const int memory = ways_.near[at(g)];
-      flows.push_back(up_ ? up_flow(g, memory) : down_flow(g, memory));
+      flows.push_back(up_ ? up_flow(g, memory, ways_.copy_engines)
+                          : down_flow(g, memory, ways_.copy_engines));
     }
     return rates_(flows);
   }
@@ -362,12 +363,16 @@ Result<Carried> both_ways(OneWay& up, OneWay& down, const Gpus& gpus) {
 
 }  // namespace
 
-GpuFlow up_flow(int gpu, int memory) {
-  return {{GpuPlace::Kind::kGpu, gpu}, {GpuPlace::Kind::kMemory, memory}, Mover::kStores};
+GpuFlow up_flow(int gpu, int memory, bool copy_engine) {
+  return {{GpuPlace::Kind::kGpu, gpu},
+          {GpuPlace::Kind::kMemory, memory},
+          copy_engine ? Mover::kCopyEngine : Mover::kStores};
 }
 
-GpuFlow down_flow(int gpu, int memory) {
-  return {{GpuPlace::Kind::kMemory, memory}, {GpuPlace::Kind::kGpu, gpu}, Mover::kLoads};
+GpuFlow down_flow(int gpu, int memory, bool copy_engine) {
+  return {{GpuPlace::Kind::kMemory, memory},
+          {GpuPlace::Kind::kGpu, gpu},
+          copy_engine ? Mover::kCopyEngine : Mover::kLoads};
 }
 
 Result<ContentionTree> infer_tree(const MemoryWays& ways, const JointRates& rates) {

@@ -35,10 +35,10 @@ struct Carried {
   double down_gbps = 0;
 };
 
-/// GPU `gpu` stores into a memory.
-GpuFlow up_flow(int gpu, int memory);
-/// GPU `gpu` loads from a memory.
-GpuFlow down_flow(int gpu, int memory);
+/// GPU `gpu` stores into a memory, or its copy engine writes there.
+GpuFlow up_flow(int gpu, int memory, bool copy_engine = false);
+/// GPU `gpu` loads from a memory, or its copy engine reads there.
+GpuFlow down_flow(int gpu, int memory, bool copy_engine = false);
 
 /// What is known of the ways between GPUs and memory before flows are joined; one element a GPU.
 struct MemoryWays {
@@ -48,6 +48,7 @@ struct MemoryWays {
   std::vector<std::vector<int>> declared{};
   /// What CPUs read of each memory, 10^9 bytes per second.
   std::vector<std::optional<double>> memory_gbps{};
+  bool copy_engines = false;  ///< where there is nothing to run on GPUs' processors
 };
 
 /// GPUs behind one link that they fill together.

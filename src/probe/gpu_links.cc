@@ -227,8 +227,8 @@ class LinkWriter {
     const std::string& memory = known_.memories[at(known_.near[at(g)])];
     const auto up = transfers_.find({known_.gpus[at(g)], memory});
     const auto down = transfers_.find({memory, known_.gpus[at(g)]});
-    return {up == transfers_.end() ? Figure() : up->second.bandwidth_gbps,
-            down == transfers_.end() ? Figure() : down->second.bandwidth_gbps};
+    return {up == transfers_.end() ? Figure() : carried_by(up->second),
+            down == transfers_.end() ? Figure() : carried_by(down->second)};
   }
 
   TopologyEdge* tree_edge(const std::string& below) {
@@ -301,7 +301,7 @@ class LinkWriter {
     std::set<int> near;
     for (const int g : gpus) {
       const std::size_t node = tree.index(known_.gpus[at(g)]);
-      all_local = all_local && tree.numa_of(node) != TopologyTree::kNone;
+      all_local = all_local && tree.above(node, NodeKind::kNumaNode) != TopologyTree::kNone;
       near.insert(known_.near[at(g)]);
       std::vector<std::size_t> path = tree.path_up(node);
       std::erase_if(path, [&](std::size_t i) { return !is_processor(topology_.nodes[i].kind); });
@@ -422,6 +422,14 @@ std::vector<DeclaredBridge> declared_bridges(const Topology& topology,
   return bridges;
 }
 
+Figure carried_by(const TopologyEdge& transfer) {
+  const auto engine = transfer.figures.find(kCopyEngineGbps);
+  const bool has_engine = engine != transfer.figures.end();
+  return has_engine && !transfer.bandwidth_gbps.measured ? engine->second : transfer.bandwidth_gbps;
+}
+
+bool is_measured_group(const CapacityGroup& group) { return group.id.starts_with(kMeasuredGroup); }
+
 void remove_inferred(Topology& topology) {
   std::set<std::string> inferred;
   for (const TopologyNode& node : topology.nodes) {
@@ -433,8 +441,7 @@ void remove_inferred(Topology& topology) {
     const bool crossing = edge.kind == "interconnect" && gbps.measured && !gbps.declared;
     return crossing || inferred.contains(edge.from) || inferred.contains(edge.to);
   });
-  std::erase_if(topology.groups,
-                [](const CapacityGroup& group) { return group.id.starts_with(kMeasuredGroup); });
+  std::erase_if(topology.groups, is_measured_group);
 }
 
 void write_gpu_links(const GpuConclusions& conclusions, Topology& topology) {

@@ -44,7 +44,15 @@ struct DeclaredBridge {
 std::vector<DeclaredBridge> declared_bridges(const Topology& topology,
                                              const std::vector<std::string>& gpus);
 
-/// Removes inferred switches, their links, and groups that were measured only.
+/// What a transfer between a GPU and memory carries: by the GPU's processors, else by its copy
+/// engine.
+Figure carried_by(const TopologyEdge& transfer);
+
+/// A group that write_gpu_links() made.
+bool is_measured_group(const CapacityGroup& group);
+
+/// Removes what only a probe knows and is no measurement: inferred switches with their links, what
+/// passes between memories, and its groups.
 void remove_inferred(Topology& topology);
 
 void write_gpu_links(const GpuConclusions& conclusions, Topology& topology);

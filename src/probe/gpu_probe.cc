@@ -114,6 +114,7 @@ class GpuProber {
     each(local, [this](int g, int m) {
       meter_.carry({up_flow(g, m)}, nullptr);
       meter_.carry({down_flow(g, m)}, nullptr);
+      if (!gbps(gpu_at(g), memory_at(m))) copy_memory(g, m);
       meter_.delay(memory_at(m), gpu_at(g), {}, nullptr);
     });
     tasks_.emplace_back([this] { conclude(); });
@@ -128,13 +129,21 @@ class GpuProber {
     std::erase_if(once, [](const auto& pair) { return pair.first > pair.second; });
     each(once, [this](int a, int b) { meter_.carry({flow(a, b), flow(b, a)}, kDuplexGbps); });
     each(local, [this](int g, int m) {
-      meter_.carry({{gpu_at(g), memory_at(m), Mover::kCopyEngine}}, kCopyEngineGbps);
-      meter_.carry({{memory_at(m), gpu_at(g), Mover::kCopyEngine}}, kCopyEngineGbps);
+      if (by_processors(g, m)) copy_memory(g, m);
       meter_.carry({up_flow(g, m), down_flow(g, m)}, kDuplexGbps);
     });
     each(pairs, [this](int a, int b) {
       if (exchanges(a, b)) meter_.delay(gpu_at(a), gpu_at(b), {flow(a, b)}, kLoadedLatencyNs);
     });
+  }
+
+  void copy_memory(int g, int m) {
+    meter_.carry({up_flow(g, m, true)}, kCopyEngineGbps);
+    meter_.carry({down_flow(g, m, true)}, kCopyEngineGbps);
+  }
+  [[nodiscard]] bool by_processors(int g, int m) const {
+    const TopologyEdge* up = meter_.known(gpu_at(g), memory_at(m));
+    return up != nullptr && up->bandwidth_gbps.measured;
   }
 
   template <class Measure>
@@ -175,7 +184,11 @@ class GpuProber {
       return edge.kind == "transfer" && edge.from == from && edge.to == to &&
              edge.bandwidth_gbps.measured && edge.fault.empty();
     });
-    if (known) tasks_.emplace_back([this, of] { meter_.carry({of}, nullptr); });
+    if (!known) return;
+    tasks_.emplace_back([this, of] {
+      if (of.to.kind == GpuPlace::Kind::kGpu) meter_.verify(of.from.index, of.to.index);
+      meter_.carry({of}, nullptr);
+    });
   }
 
   /// Whether flags may go both ways.
@@ -188,6 +201,10 @@ class GpuProber {
   void conclude() {
     conclusions_.near.assign(places_.gpus.size(), -1);
     for (const int g : gpus_) conclusions_.near[at(g)] = near(g);
+    copy_engines_ = std::none_of(gpus_.begin(), gpus_.end(), [this](int g) {
+      const int m = conclusions_.near[at(g)];
+      return m >= 0 && by_processors(g, m);
+    });
     const JointRates rates = [this](const std::vector<GpuFlow>& flows) {
       return joint_rates(flows);
     };
@@ -212,7 +229,7 @@ class GpuProber {
 
   [[nodiscard]] std::optional<double> gbps(GpuPlace from, GpuPlace to) const {
     const TopologyEdge* edge = meter_.known(from, to);
-    return edge == nullptr ? std::nullopt : edge->bandwidth_gbps.measured;
+    return edge == nullptr ? std::nullopt : carried_by(*edge).measured;
   }
 
   /// The memory that a GPU is local to: that of the least latency, among equals what the tree
@@ -237,6 +254,7 @@ class GpuProber {
   [[nodiscard]] MemoryWays memory_ways() const {
     MemoryWays ways;
     ways.near = conclusions_.near;
+    ways.copy_engines = copy_engines_;
     for (int g = 0; g < static_cast<int>(ways.near.size()); ++g) {
       const int m = ways.near[at(g)];
       ways.alone.push_back(
@@ -264,7 +282,7 @@ class GpuProber {
         bool has_gpus = false;
         for (const int g : gpus_) {
           const int near = conclusions_.near[at(g)];
-          if (near == from) flows.push_back(up_flow(g, to));
+          if (near == from) flows.push_back(up_flow(g, to, copy_engines_));
           has_gpus = has_gpus || near == to;
         }
         if (from == to || flows.empty() || !has_gpus || !meter_.usable()) continue;
@@ -284,7 +302,8 @@ class GpuProber {
     for (const int a : gpus_) {
       for (const int b : gpus_) {
         if (a == b || meter_.blocked(flow(a, b))) continue;
-        alone[at(a)][at(b)] = gbps(gpu_at(a), gpu_at(b)).value_or(0);
+        const TopologyEdge* pair = meter_.known(gpu_at(a), gpu_at(b));
+        if (pair != nullptr) alone[at(a)][at(b)] = pair->bandwidth_gbps.measured.value_or(0);
       }
     }
     return alone;
@@ -363,6 +382,7 @@ class GpuProber {
   std::vector<std::function<void()>> tasks_;
   std::size_t done_ = 0;
   GpuConclusions conclusions_;
+  bool copy_engines_ = false;  ///< nothing runs on GPUs' processors
   std::vector<std::string> notes_;
 };
 

@@ -194,6 +194,15 @@ std::vector<std::string> contradictions(const Topology& kept, const Topology& fr
       if (contradict(before.bandwidth_gbps, now.bandwidth_gbps)) {
         found.push_back(words(now, "the bandwidth", before.bandwidth_gbps, now.bandwidth_gbps));
       }
+      for (const auto& [name, figure] : now.figures) {
+        const auto earlier = before.figures.find(name);
+        if (earlier == before.figures.end() || !contradict(earlier->second, figure)) continue;
+        found.push_back(words(now, name.c_str(), earlier->second, figure));
+      }
+      if (before.fault.empty() && !now.fault.empty()) {
+        found.push_back(
+            fmt::format("{} → {} ({}) has a new fault: {}", now.from, now.to, now.kind, now.fault));
+      }
     }
   }
   return found;

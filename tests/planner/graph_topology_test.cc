@@ -101,5 +101,69 @@ TEST(GraphFromTopology, GroupsBecomeSharedCapacities) {
   EXPECT_TRUE(graph_from_topology(t, {})->groups.empty()) << "limits nothing";
 }
 
+/// A flat machine of which a probe knows that GPUs 0 and 1 share a switch.
+Topology inferred_switch() {
+  Topology t;
+  t.nodes.push_back(node("host", NodeKind::kHost));
+  for (const std::string g : {"0", "1", "2"}) {
+    t.nodes.push_back(node("gpu:" + g, NodeKind::kGpu));
+    t.edges.push_back(edge("host", "gpu:" + g, "pci", 24));
+  }
+  t.nodes.push_back(node("switch:inferred:0", NodeKind::kSwitch));
+  t.nodes.back().attributes[kInferredFrom] = "contention";
+  t.edges.push_back(edge("host", "switch:inferred:0", "contains"));
+  for (const std::string end : {"gpu:0", "gpu:1", "host"}) {
+    t.edges.push_back(edge(end, "switch:inferred:0", "link", {}, 12));
+    t.edges.push_back(edge("switch:inferred:0", end, "link", {}, 12));
+  }
+  return t;
+}
+
+TEST(GraphFromTopology, GpusAtAnInferredSwitchStandThere) {
+  const Result<Graph> graph = graph_from_topology(inferred_switch(), {});
+  ASSERT_TRUE(graph.ok()) << graph.status().to_string();
+  EXPECT_EQ(graph->nodes.size(), 5U) << "the switch is no part of the host";
+  EXPECT_EQ(graph->links.size(), 8U) << "of the declared links that of gpu:2 is left";
+  EXPECT_EQ(allgather_bound(*graph)->algbw, Rational(18)) << "12 GB/s into gpu:0 and gpu:1";
+}
+
+TEST(GraphFromTopology, DirectLinksThatChangeDataAreLeftOut) {
+  Topology t;
+  for (const std::string g : {"0", "1", "2"}) t.nodes.push_back(node("gpu:" + g, NodeKind::kGpu));
+  for (const std::string a : {"0", "1", "2"}) {
+    for (const std::string b : {"0", "1", "2"}) {
+      if (a != b) t.edges.push_back(edge("gpu:" + a, "gpu:" + b, "nvlink", 50));
+    }
+  }
+  TopologyEdge lie = edge("gpu:0", "gpu:1", "transfer");
+  lie.fault = "stores: 3 words differ";
+  t.edges.push_back(lie);
+  const Result<Graph> graph = graph_from_topology(t, {});
+  ASSERT_TRUE(graph.ok()) << graph.status().to_string();
+  EXPECT_EQ(graph->links.size(), 5U);
+  t.edges.back().fault.clear();
+  EXPECT_EQ(graph_from_topology(t, {})->links.size(), 6U);
+}
+
+TEST(GraphFromTopology, AWayThroughSwitchesThatChangesDataIsAnError) {
+  Topology t = two_sockets();
+  const auto lie = [&](const std::string& from, const std::string& to) {
+    TopologyEdge transfer = edge(from, to, "transfer");
+    transfer.fault = "stores: 3 words differ";
+    t.edges.push_back(transfer);
+  };
+  lie("gpu:0a", "gpu:1a");
+  EXPECT_TRUE(graph_from_topology(t, {}).ok()) << "their way leads through memory";
+  lie("gpu:1b", "gpu:1a");
+  const Status s = graph_from_topology(t, {}).status();
+  EXPECT_EQ(s.cause(), Cause::kUnsupported);
+  for (const char* part : {"\"gpu:1b\" to \"gpu:1a\"", "stores: 3 words differ",
+                           "NCCL_P2P_DISABLE=1", "leave one of them out"}) {
+    EXPECT_THAT(s.text(), HasSubstr(part));
+  }
+  EXPECT_TRUE(graph_from_topology(t, {"gpu:0a", "gpu:0b", "gpu:1a"}).ok())
+      << "one of them is left out";
+}
+
 }  // namespace
 }  // namespace topocoll

@@ -35,6 +35,34 @@ TEST(PlanFingerprint, WhatConnectsTheGpusCounts) {
   EXPECT_EQ(plan_fingerprint(enumerated_otherwise(machine(25), 3)), plan_fingerprint(machine(25)));
 }
 
+TEST(MachineOf, InferredSwitchesBelongToTheTreeAndNotToTheFabric) {
+  Topology t = machine(25);
+  const Plan plain = plan_collective(t, {CollectiveKind::kAllGather, 0, 4})->plan;
+  const std::string gpu = t.nodes[0].id;
+  t.nodes.push_back({"host", NodeKind::kHost});
+  t.nodes.push_back({"switch:inferred:0", NodeKind::kSwitch});
+  t.nodes.back().attributes[kInferredFrom] = "contention";
+  for (const std::string& end : {gpu, t.nodes[1].id, std::string("host")}) {
+    t.edges.push_back({end, "switch:inferred:0", "link", {{}, 25.0}, {}});
+    t.edges.push_back({"switch:inferred:0", end, "link", {{}, 25.0}, {}});
+  }
+  EXPECT_EQ(plan_collective(t, {CollectiveKind::kAllGather, 0, 4})->plan.routes, plain.routes);
+}
+
+TEST(PlanFingerprint, WhatWasInferredDoesNotCount) {
+  Topology t = machine(25);
+  t.nodes.push_back({"numa:0", NodeKind::kNumaNode});
+  t.nodes.push_back({"numa:1", NodeKind::kNumaNode});
+  const std::string before = plan_fingerprint(t);
+  t.nodes.push_back({"switch:inferred:0", NodeKind::kSwitch});
+  t.nodes.back().attributes[kInferredFrom] = "contention";
+  t.edges.push_back({t.nodes[0].id, "switch:inferred:0", "link", {{}, 25.0}, {}});
+  t.edges.push_back({"numa:0", "numa:1", "interconnect", {{}, 25.0}, {}});
+  EXPECT_EQ(plan_fingerprint(t), before);
+  t.edges.back().bandwidth_gbps.declared = 20;
+  EXPECT_NE(plan_fingerprint(t), before) << "a declared link is part of the make-up";
+}
+
 TEST(CheckMadeFor, NamesBothMachinesAndTheWayOut) {
   const auto report = plan_collective(machine(25), {CollectiveKind::kAllGather, 0, 4});
   ASSERT_TRUE(report.ok());

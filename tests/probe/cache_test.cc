@@ -124,6 +124,18 @@ TEST_F(ProbeCache, WithoutADirectoryKeepingFails) {
   EXPECT_EQ(cache_directory("/given").value(), "/given");
 }
 
+TEST(CopyMeasurements, GivesATransferThatIsThereItsFiguresAndFault) {
+  Topology kept = machine();
+  kept.edges.push_back({"cpu:0", "cpu:1", "transfer", {}, {}});
+  kept.edges.back().figures[kLoadsGbps].measured = 3;
+  Topology now = kept;
+  now.edges.back().figures.clear();
+  kept.edges.back().fault = "wrong";
+  copy_measurements(kept, now);
+  EXPECT_EQ(now.edges.back().figures, kept.edges.back().figures);
+  EXPECT_EQ(now.edges.back().fault, "wrong");
+}
+
 TEST(CopyMeasurements, TakesFiguresAndEdgesWhoseEndsAreThere) {
   Topology kept = measured();
   kept.edges[0].bandwidth_gbps.declared = 3;

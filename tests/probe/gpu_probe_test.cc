@@ -309,6 +309,18 @@ TEST_F(GpuProbe, SentinelsTellAnotherMachine) {
   }
 }
 
+TEST_F(GpuProbe, SentinelsSeeDataThatArrivesWrongNow) {
+  const Topology declared = nvswitch(2).topology();
+  Topology kept = declared;
+  measure(kept);
+  bench_.set_fault(0, 1, Mover::kLoads, "1 of 8 words differs");
+  Topology fresh = declared;
+  EXPECT_EQ(measure_gpu_sentinels(os_, bench_, 1, kept, fresh), 0U);
+  EXPECT_THAT(contradictions(kept, fresh),
+              ::testing::ElementsAre(gpu_id(0) + " → " + gpu_id(1) +
+                                     " (transfer) has a new fault: loads: 1 of 8 words differs"));
+}
+
 TEST_F(GpuProbe, SentinelsLeaveOutWhatIsNotKept) {
   Topology declared = nvswitch(2).topology();
   Topology kept = declared;

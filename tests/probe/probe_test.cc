@@ -193,5 +193,17 @@ TEST(Contradict, NeedsBothDistanceAndIntervalsThatAreApart) {
   EXPECT_FALSE(contradict(a, {}));
 }
 
+TEST(Contradictions, NameTheFigureOfATransfer) {
+  Topology kept;
+  kept.edges.push_back({"gpu:a", "gpu:b", "transfer", {}, {}});
+  Topology fresh = kept;
+  kept.edges[0].figures[kDuplexGbps] = {{}, 100.0, Spread{95, 105, 110, 9}};
+  fresh.edges[0].figures[kDuplexGbps] = {{}, 50.0, Spread{45, 55, 60, 9}};
+  fresh.edges[0].figures[kLoadsGbps] = {{}, 50.0, Spread{45, 55, 60, 9}};
+  EXPECT_THAT(contradictions(kept, fresh),
+              ::testing::ElementsAre(
+                  "duplex_gbps of gpu:a → gpu:b (transfer) was 100 and is 50"));
+}
+
 }  // namespace
 }  // namespace topocoll

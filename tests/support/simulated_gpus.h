@@ -75,6 +75,8 @@ class SimulatedGpus : public GpuBench {
   }
   /// One more link on the way between two GPUs.
   void narrow(int from, int to, double gbps) { direct_[{from, to}].push_back(link(gbps)); }
+  /// Nothing runs on GPUs' processors: copy engines are all there is.
+  void set_engines_only() { engines_only_ = true; }
   void set_unsupported(int from, int to) { unsupported_.push_back({from, to}); }
   void set_fault(int from, int to, Mover mover, std::string text) {
     faults_.push_back({{from, to}, mover, std::move(text)});
@@ -164,6 +166,7 @@ class SimulatedGpus : public GpuBench {
     return from.kind == GpuPlace::Kind::kGpu && to.kind == GpuPlace::Kind::kGpu;
   }
   [[nodiscard]] bool supports(const GpuFlow& flow) const {
+    if (engines_only_ && flow.mover != Mover::kCopyEngine) return false;
     return !between_gpus(flow.from, flow.to) ||
            std::find(unsupported_.begin(), unsupported_.end(),
                      std::pair(flow.from.index, flow.to.index)) == unsupported_.end();
@@ -251,6 +254,7 @@ class SimulatedGpus : public GpuBench {
   std::vector<Fault> faults_;
   std::optional<std::pair<int, Status>> failure_;
   std::pair<int, double> drift_{std::numeric_limits<int>::max(), 1};
+  bool engines_only_ = false;
   double noise_ = 0;
   std::uint64_t state_ = 1;
   int calls_ = 0;
