@@ -37,9 +37,10 @@ struct CandidateOptions {
   int max_channels = 8;  ///< of multi-ring plans
 };
 
-/// one_shot, two_shot, ring, multi_ring, double_tree (all_reduce), trees in fine and coarse chunks,
-/// hierarchical plans (machines of several equal hosts) and exchange (all_to_all), as far as they
-/// serve the kind and the graph has the routes. All of them verify.
+/// one_shot, two_shot, ring, multi_ring, double_tree (all_reduce), trees in fine and coarse chunks
+/// and with one or several channels on a path, hierarchical plans (machines of several equal hosts)
+/// and exchange (all_to_all), as far as they serve the kind and the graph has the routes. All of
+/// them verify.
 Result<Candidates> make_candidates(CollectiveKind kind, const Graph& graph, const Routes& routes,
                                    const CandidateOptions& options);
 

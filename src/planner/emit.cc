@@ -72,7 +72,7 @@ Plan header(CollectiveKind kind, std::string algorithm, const Graph& graph, int 
 }  // namespace
 
 Result<TreePlan> plan_from_packing(CollectiveKind kind, const Graph& graph, const Packing& packing,
-                                   const RoundingLimits& limits) {
+                                   const RoundingLimits& limits, int path_channels) {
   const bool toward = kind == CollectiveKind::kReduceScatter || kind == CollectiveKind::kReduce;
   const bool all_roots =
       kind == CollectiveKind::kReduceScatter || kind == CollectiveKind::kAllGather;
@@ -107,7 +107,7 @@ Result<TreePlan> plan_from_packing(CollectiveKind kind, const Graph& graph, cons
       chunks.push_back(chunk);
     }
   }
-  StageWriter writer(plan, chunks);
+  StageWriter writer(plan, chunks, path_channels);
   writer.write();
   result.chunks = rounding.count;
   result.algbw = rounding.rate * (all_roots ? plan.ranks : 1);
@@ -116,7 +116,7 @@ Result<TreePlan> plan_from_packing(CollectiveKind kind, const Graph& graph, cons
 }
 
 Result<TreePlan> plan_from_pairs(const Graph& graph, const std::vector<TreePair>& pairs,
-                                 const RoundingLimits& limits) {
+                                 const RoundingLimits& limits, int path_channels) {
   if (pairs.empty()) return Status(Cause::kInvalidArgument, "no pair of trees is given");
   std::vector<Share> shares;
   for (const TreePair& pair : pairs) {
@@ -132,7 +132,7 @@ Result<TreePlan> plan_from_pairs(const Graph& graph, const std::vector<TreePair>
       chunks.push_back({&pairs[p].in, &pairs[p].out, c, c, c});
     }
   }
-  StageWriter writer(result.plan, chunks);
+  StageWriter writer(result.plan, chunks, path_channels);
   writer.write();
   result.plan.routes = writer.channels().routes(graph, rounding.rate / rounding.chunks);
   return result;

@@ -49,7 +49,7 @@ ChannelTable write_exchange(Plan& plan, std::vector<ExchangePiece> pieces) {
         held[i] = scratch[at(hop.to)].take();
         target = {BufferId::kScratch, held[i]};
       }
-      plan.steps[at(hop.to)].push_back({StepKind::kRecv, {}, target, hop.from, channels.of(hop)});
+      plan.steps[at(hop.to)].push_back({StepKind::kRecv, {}, target, hop.from, channels.take(hop)});
     }
   }
   plan.channels = channels.most();

@@ -19,9 +19,18 @@ std::vector<int> depths(const Tree& tree, int ranks, bool away) {
 
 }  // namespace
 
-StageWriter::StageWriter(Plan& plan, const std::vector<ChunkTrees>& chunks)
+StageWriter::StageWriter(Plan& plan, const std::vector<ChunkTrees>& chunks, int path_channels)
     : plan_(plan), chunks_(chunks), scratch_(at(plan.ranks)) {
   plan_.steps.assign(at(plan.ranks), {});
+  if (path_channels == 1) return;
+  std::vector<const Hop*> hops;
+  for (const ChunkTrees& chunk : chunks) {
+    for (const Tree* tree : {chunk.in, chunk.out}) {
+      if (tree == nullptr) continue;
+      for (const Hop& hop : tree->hops) hops.push_back(&hop);
+    }
+  }
+  channels_.divide(hops, path_channels);
 }
 
 void StageWriter::write() {
@@ -39,7 +48,7 @@ void StageWriter::send(const Hop& hop, ChunkRef source) {
 }
 
 void StageWriter::recv(const Hop& hop, ChunkRef target) {
-  steps(hop.to).push_back({StepKind::kRecv, {}, target, hop.from, channels_.of(hop)});
+  steps(hop.to).push_back({StepKind::kRecv, {}, target, hop.from, channels_.take(hop)});
 }
 
 ChunkRef StageWriter::reduce(int rank, std::size_t chunk, const ChunkRef* target) {

@@ -25,8 +25,9 @@ struct ChunkTrees {
 
 class StageWriter {
  public:
-  /// `plan` has its header; steps, scratch_chunks and channels are written.
-  StageWriter(Plan& plan, const std::vector<ChunkTrees>& chunks);
+  /// `plan` has its header; steps, scratch_chunks and channels are written. `path_channels`: what
+  /// ChannelTable::divide() may give a path at most.
+  StageWriter(Plan& plan, const std::vector<ChunkTrees>& chunks, int path_channels = 1);
 
   void write();
 

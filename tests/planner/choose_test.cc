@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "planner/emit.h"
+#include "planner/graphs.h"
 #include "planner/make_graphs.h"
 
 namespace topocoll::testing {
@@ -85,6 +87,24 @@ TEST(Choose, TakesFewerChunksWhereTheyAreWorthMoreThanTheLastPerCents) {
   ASSERT_TRUE(fine.ok() && best.ok());
   EXPECT_LT(best->bands[0].plan.chunks, trees[0].chunks);
   EXPECT_GT(best->bands[0].predicted_gbps, 1.2 * fine->bands[0].predicted_gbps);
+}
+
+TEST(Choose, GivesPathsChannelsByWeightWhereFairSharesOfLinksHoldTreesUp) {
+  const Graph graph = random_graph(840, true);
+  const Routes routes(graph);
+  const auto candidates = make_candidates(CollectiveKind::kAllGather, graph, routes, {0, 1});
+  ASSERT_TRUE(candidates.ok()) << candidates.status().to_string();
+  const Result<Packing> packing = pack_allgather(graph);
+  ASSERT_TRUE(packing.ok());
+  const auto one = plan_from_packing(CollectiveKind::kAllGather, graph, *packing);
+  ASSERT_TRUE(one.ok());
+  ChooseOptions options;
+  options.min_bytes = options.max_bytes = 1 << 29;
+  const auto before = choose({one->plan}, graph, routes, CostModel::declared(), options);
+  const auto best = choose(candidates->plans, graph, routes, CostModel::declared(), options);
+  ASSERT_TRUE(before.ok() && best.ok());
+  EXPECT_GT(best->bands[0].plan.channels, one->plan.channels);
+  EXPECT_GT(best->bands[0].predicted_gbps, 1.08 * before->bands[0].predicted_gbps);
 }
 
 TEST(Choose, WeighsPlansInWhichHostsFollowEachOther) {
