@@ -10,6 +10,8 @@ namespace topocoll {
 namespace {
 
 constexpr StopRule kRule{6, 99, 0.03, std::chrono::milliseconds(50)};
+/// As many as there are places for flags that a bench takes turns over (cuda_rig.cc).
+constexpr StopRule kLatencyRule{16, 99, 0.03, std::chrono::milliseconds(50)};
 constexpr std::array kMovers = {Mover::kStores, Mover::kLoads, Mover::kCopyEngine};
 
 const char* name_of(Mover mover) {
@@ -55,7 +57,7 @@ void GpuMeter::carry(const std::vector<GpuFlow>& flows, const char* figure) {
 void GpuMeter::delay(GpuPlace from, GpuPlace to, const std::vector<GpuFlow>& load,
                      const char* figure) {
   if (!usable()) return;
-  Sampler sampler(os_, kRule);
+  Sampler sampler(os_, kLatencyRule);
   while (!sampler.done()) {
     auto ns = bench_.latency_ns(from, to, load);
     if (!ns.ok()) {
