@@ -15,7 +15,7 @@ namespace {
 
 /// Before the ids of groups that only a probe knows.
 constexpr std::string_view kMeasuredGroup = "measured: ";
-/// What was seen to pass refutes a declaration of less than this share of it.
+/// What was seen to pass refutes a declaration of less than this share of it, and fills a gap.
 constexpr double kTolerance = 0.97;
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
@@ -263,17 +263,16 @@ class LinkWriter {
     }
   }
 
-  /// Gives what was seen to pass to the links from `node` upwards that declare less, as long as
-  /// these and no other GPUs are below.
+  /// Gives what was seen to pass to the links from `node` upwards that declare less or nothing, as
+  /// long as these and no other GPUs are below.
   void refute(std::string node, const std::vector<int>& gpus, const Carried& seen) {
     while (kind(node) == NodeKind::kPciBridge && below(node) == gpus) {
       TopologyEdge* edge = tree_edge(node);
       if (edge == nullptr) return;
-      const auto down = edge->bandwidth_gbps.declared;
-      const auto up = edge->upward_gbps.declared ? edge->upward_gbps.declared : down;
-      const bool less =
-          (down && *down < kTolerance * seen.down_gbps) || (up && *up < kTolerance * seen.up_gbps);
-      if (less && !edge->bandwidth_gbps.measured) {
+      const double down = edge->bandwidth_gbps.declared.value_or(0);
+      const double up = edge->upward_gbps.declared.value_or(down);
+      const bool less = down < kTolerance * seen.down_gbps || up < kTolerance * seen.up_gbps;
+      if (less && edge->kind == "pci" && !edge->bandwidth_gbps.measured) {
         edge->bandwidth_gbps.measured = seen.down_gbps;
         edge->upward_gbps.measured = seen.up_gbps;
       }

@@ -38,13 +38,13 @@ TEST(PlanFingerprint, WhatConnectsTheGpusCounts) {
 TEST(MachineOf, InferredSwitchesBelongToTheTreeAndNotToTheFabric) {
   Topology t = machine(25);
   const Plan plain = plan_collective(t, {CollectiveKind::kAllGather, 0, 4})->plan;
-  const std::string gpu = t.nodes[0].id;
   t.nodes.push_back({"host", NodeKind::kHost});
   t.nodes.push_back({"switch:inferred:0", NodeKind::kSwitch});
   t.nodes.back().attributes[kInferredFrom] = "contention";
-  for (const std::string& end : {gpu, t.nodes[1].id, std::string("host")}) {
-    t.edges.push_back({end, "switch:inferred:0", "link", {{}, 25.0}, {}});
-    t.edges.push_back({"switch:inferred:0", end, "link", {{}, 25.0}, {}});
+  for (int i = 0; i < 5; ++i) {  // four GPUs and the host
+    const std::string end = t.nodes[static_cast<std::size_t>(i)].id;
+    t.edges.push_back({end, "switch:inferred:0", "link", {{}, 250.0}, {}});
+    t.edges.push_back({"switch:inferred:0", end, "link", {{}, 250.0}, {}});
   }
   EXPECT_EQ(plan_collective(t, {CollectiveKind::kAllGather, 0, 4})->plan.routes, plain.routes);
 }

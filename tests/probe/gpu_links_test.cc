@@ -95,6 +95,9 @@ TEST_F(GpuLinks, ATreeThatIsAsDeclaredGetsFigures) {
     const std::string bridge = "bridge:" + std::to_string(i);
     EXPECT_NEAR(gbps(t, "bridge:root" + std::to_string(i), bridge, "pci"), 26, 26 * 0.03);
     EXPECT_NEAR(upward(t, "bridge:root" + std::to_string(i), bridge), 24, 24 * 0.03);
+    EXPECT_NEAR(gbps(t, "numa:" + std::to_string(i / 2), "bridge:root" + std::to_string(i), "pci"),
+                26, 26 * 0.03)
+        << "nothing was declared of the root port";
     for (int k = 0; k < 2; ++k) {
       EXPECT_NEAR(gbps(t, bridge, gpu_id(2 * i + k), "pci"), 26, 0.1) << "the uplink's share";
       EXPECT_NEAR(upward(t, bridge, gpu_id(2 * i + k)), 24, 0.1);

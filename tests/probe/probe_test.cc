@@ -201,8 +201,7 @@ TEST(Contradictions, NameTheFigureOfATransfer) {
   fresh.edges[0].figures[kDuplexGbps] = {{}, 50.0, Spread{45, 55, 60, 9}};
   fresh.edges[0].figures[kLoadsGbps] = {{}, 50.0, Spread{45, 55, 60, 9}};
   EXPECT_THAT(contradictions(kept, fresh),
-              ::testing::ElementsAre(
-                  "duplex_gbps of gpu:a → gpu:b (transfer) was 100 and is 50"));
+              ::testing::ElementsAre("duplex_gbps of gpu:a → gpu:b (transfer) was 100 and is 50"));
 }
 
 }  // namespace
