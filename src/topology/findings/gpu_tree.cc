@@ -169,6 +169,10 @@ std::size_t FindingRules::meeting_bridge(std::size_t a, std::size_t b) const {
 }
 
 void FindingRules::detours() {
+  std::set<std::size_t> elsewhere;  // stand at other switches than the tree says
+  for (const SharedWay& way : inferred_switches()) {
+    elsewhere.insert(way.gpus.begin(), way.gpus.end());
+  }
   std::map<std::size_t, NearWays> switches;  // by the bridge where pairs meet
   const auto all = transfers(NodeKind::kGpu, NodeKind::kGpu);
   const auto take = [](const TopologyEdge& e, std::vector<double>& gbps, std::vector<double>& ns) {
@@ -178,6 +182,7 @@ void FindingRules::detours() {
   for (const auto& [edge, from, to] : all) {
     const std::string path = paths_.word(from, to);
     if (path != "PIX" && path != "PXB") continue;
+    if (elsewhere.contains(from) || elsewhere.contains(to)) continue;
     NearWays& near = switches[meeting_bridge(from, to)];
     take(*edge, near.gbps, near.ns);
     const Figure& figure = edge->bandwidth_gbps;

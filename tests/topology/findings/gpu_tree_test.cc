@@ -155,6 +155,13 @@ TEST(Detour, AsSlowAndAsLateAsElsewhereIsSuspicious) {
   EXPECT_TRUE(findings_of(t, "acs-suspected").empty()) << "it is faster";
 }
 
+TEST(Detour, GpusThatStandElsewhereAreNoEvidenceAgainstTheDeclaredSwitch) {
+  Topology t = measured_gpus();
+  set_near(t, 20, 1100);
+  infer_switch(t, {gpu_id(0), gpu_id(2)}, "host", 50, 53);
+  EXPECT_TRUE(findings_of(t, "acs-suspected").empty());
+}
+
 TEST(Detour, GpusWithNvlinksDoNotUseTheSwitch) {
   Topology t = measured_gpus();
   add_nvlinks(t, 380);
