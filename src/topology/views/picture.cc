@@ -76,8 +76,9 @@ Picture::Picture(const Topology& topology, const std::vector<Finding>& findings)
   for (const TopologyEdge& edge : topology.edges) {
     const std::size_t from = tree_.index(edge.from);
     const std::size_t to = tree_.index(edge.to);
-    if (edge.kind != "transfer" || from == TopologyTree::kNone || to == TopologyTree::kNone)
-      continue;
+    if (!is_measurement(edge) || from == TopologyTree::kNone || to == TopologyTree::kNone) continue;
+    if (edge.kind == "memory") reads_[from].push_back(&edge);
+    if (edge.kind != "transfer") continue;
     transfers_[from].push_back(&edge);
     transfers_[to].push_back(&edge);
   }
@@ -141,6 +142,11 @@ std::string Picture::details(std::size_t i) const {
     for (const TopologyEdge* transfer : transfers->second)
       text += "\n" + transfer_words(*transfer, true);
   }
+  if (const auto reads = reads_.find(i); reads != reads_.end()) {
+    for (const TopologyEdge* read : reads->second) {
+      fmt::format_to(to, "\nread by {}: {}", read->to, figure_words(*read));
+    }
+  }
   const auto found = findings_.find(node.id);
   if (found == findings_.end()) return text;
   for (const std::string& finding : found->second) text += "\n" + finding;
@@ -156,7 +162,7 @@ std::vector<DrawnLink> Picture::links() const {
     const std::size_t from = tree_.index(edge.from);
     const std::size_t to = tree_.index(edge.to);
     if (is_tree_edge(edge) || from == TopologyTree::kNone || to == TopologyTree::kNone) continue;
-    if (edge.kind == "transfer") continue;
+    if (is_measurement(edge)) continue;
     if (!is_drawn(from) || !is_drawn(to)) continue;
     if (!seen.emplace(std::min(from, to), std::max(from, to), edge.kind).second) continue;
     DrawnLink link{from, to, edge.kind, edge.kind, false};

@@ -49,6 +49,7 @@ class Picture {
   std::map<std::string, std::vector<std::string>> findings_;  ///< node -> texts
   std::set<std::string> bad_;
   std::map<std::size_t, std::vector<const TopologyEdge*>> transfers_;  ///< by both their ends
+  std::map<std::size_t, std::vector<const TopologyEdge*>> reads_;      ///< of a NUMA node's memory
 };
 
 /// The fill of a node's box, as "#rrggbb".

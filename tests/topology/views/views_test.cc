@@ -219,6 +219,19 @@ TEST(Svg, TransfersAreWordsOfLinksAndGpus) {
   EXPECT_THAT(link, Not(HasSubstr("class=\"bad\"")));
 }
 
+TEST(Svg, WhatIsReadOfMemoryIsAWordOfItsNodeAndNoLine) {
+  Topology t = synthetic_topology("pack:2 numa:1 core:1 pu:1").value();
+  const auto lines = [](const std::string& svg) { return svg.find("<path") != svg.npos; };
+  t.edges.push_back({"numa:0", "package:0", "memory", {{}, 201.5}, {}});
+  t.edges.push_back({"numa:0", "numa:1", "memory", {{}, 60.0}, {}});
+  const std::string svg = render_svg(t, {});
+  EXPECT_FALSE(lines(svg));
+  EXPECT_THAT(svg, HasSubstr("read by package:0: 201.5 GB/s measured"));
+  EXPECT_THAT(svg, HasSubstr("read by numa:1: 60 GB/s measured"));
+  t.edges.push_back({"numa:0", "numa:1", "interconnect", {{}, 40.0}, {}});
+  EXPECT_TRUE(lines(render_svg(t, {})));
+}
+
 TEST(Svg, AWayThatLiesIsARedLine) {
   Topology t = testing::measured_gpus();
   const std::string a = testing::gpu_id(0);
