@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
 #include <random>
 #include <utility>
@@ -60,6 +61,19 @@ Result<Start> start(bool use_cache) {
 
 enum class Check { kHolds, kContradicted, kUnclear };
 
+/// Somebody else's work takes its part of every figure.
+void note_busy_gpus(Topology& machine) {
+  constexpr int kBusyPercent = 5;
+  for (const TopologyNode* gpu : machine.of_kind(NodeKind::kGpu)) {
+    const auto used = gpu->attributes.find("utilization_percent");
+    if (used == gpu->attributes.end() || std::atoi(used->second.c_str()) < kBusyPercent) continue;
+    machine.notes.push_back(
+        fmt::format("{} is in use ({} % of the last second, NVML): it can do more than is measured "
+                    "now",
+                    gpu->id, used->second));
+  }
+}
+
 /// The GPUs that can be measured; what speaks against it is a note.
 std::unique_ptr<GpuBench> open_bench(Topology& machine) {
   std::vector<int> numa_nodes;
@@ -73,6 +87,7 @@ std::unique_ptr<GpuBench> open_bench(Topology& machine) {
     return nullptr;
   }
   add_cuda_facts(opened->devices, machine);
+  note_busy_gpus(machine);
   machine.notes.insert(machine.notes.end(), opened->notes.begin(), opened->notes.end());
   return std::move(opened->bench);
 }

@@ -39,6 +39,7 @@ void add_state(const NvmlDevice& gpu, TopologyNode& node) {
   };
   put("pcie_replays", gpu.pcie_replays);
   put("temperature_c", gpu.temperature_c);
+  put("utilization_percent", gpu.utilization_percent);
   put("ecc_corrected", gpu.ecc_corrected);
   put("ecc_uncorrected", gpu.ecc_uncorrected);
   if (!gpu.throttled_by.empty()) {

@@ -76,6 +76,7 @@ std::string gpu_to_json(const NvmlDevice& gpu) {
   append("max_pcie_width", gpu.max_pcie_width, text);
   append("pcie_replays", gpu.pcie_replays, text);
   append("temperature_c", gpu.temperature_c, text);
+  append("utilization_percent", gpu.utilization_percent, text);
   append("ecc_corrected", gpu.ecc_corrected, text);
   append("ecc_uncorrected", gpu.ecc_uncorrected, text);
   std::string reasons;
@@ -104,8 +105,8 @@ Result<NvmlDevice> gpu_from_json(std::string_view text, std::string_view what) {
   JsonErrors errors{std::string(what)};
   const JsonView view(*json, errors);
   view.members({"bdf", "name", "link_gbps", "pcie_generation", "pcie_width", "max_pcie_generation",
-                "max_pcie_width", "pcie_replays", "temperature_c", "ecc_corrected",
-                "ecc_uncorrected", "throttled_by", "links"});
+                "max_pcie_width", "pcie_replays", "temperature_c", "utilization_percent",
+                "ecc_corrected", "ecc_uncorrected", "throttled_by", "links"});
   NvmlDevice gpu;
   gpu.bdf = view["bdf"].text(kMaxTextBytes);
   check_bdf(view["bdf"], gpu.bdf);
@@ -117,6 +118,7 @@ Result<NvmlDevice> gpu_from_json(std::string_view text, std::string_view what) {
   read(view, "max_pcie_width", gpu.max_pcie_width);
   read(view, "pcie_replays", gpu.pcie_replays);
   read(view, "temperature_c", gpu.temperature_c);
+  read(view, "utilization_percent", gpu.utilization_percent);
   read(view, "ecc_corrected", gpu.ecc_corrected);
   read(view, "ecc_uncorrected", gpu.ecc_uncorrected);
   const JsonView reasons = view["throttled_by"];

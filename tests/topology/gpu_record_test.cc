@@ -26,6 +26,7 @@ NvmlDevice device() {
   gpu.max_pcie_width = 16;
   gpu.pcie_replays = 3;
   gpu.temperature_c = 41;
+  gpu.utilization_percent = 97;
   gpu.ecc_corrected = 18'000'000'000'000'000'000U;
   gpu.ecc_uncorrected = 0;
   gpu.throttled_by = {"sw_power_cap", "hw_thermal"};
@@ -43,6 +44,7 @@ TEST(GpuRecord, KeepsAllButTheCardsOwnName) {
   EXPECT_EQ(read->bdf, expected.bdf);
   EXPECT_EQ(read->name, expected.name);
   EXPECT_EQ(read->link_gbps, expected.link_gbps);
+  EXPECT_EQ(read->utilization_percent, 97);
   EXPECT_EQ(read->ecc_corrected, expected.ecc_corrected);
   EXPECT_EQ(read->throttled_by, expected.throttled_by);
   ASSERT_EQ(read->links.size(), 2u);

@@ -158,6 +158,9 @@ class Reader {
     if (const auto n = value<unsigned>("nvmlDeviceGetPcieReplayCounter", device))
       gpu.pcie_replays = *n;
     gpu.temperature_c = small("nvmlDeviceGetTemperature", device, nvml::kGpuTemperature);
+    if (const auto used = value<nvml::Utilization>("nvmlDeviceGetUtilizationRates", device)) {
+      if (used->gpu <= 100) gpu.utilization_percent = static_cast<int>(used->gpu);
+    }
     read_throttling(device, gpu);
     gpu.ecc_corrected =
         count("nvmlDeviceGetTotalEccErrors", device, nvml::kCorrected, nvml::kVolatileCounter);

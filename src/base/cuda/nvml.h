@@ -38,6 +38,7 @@ struct NvmlDevice {
   std::optional<int> max_pcie_width;
   std::optional<std::uint64_t> pcie_replays;
   std::optional<int> temperature_c;
+  std::optional<int> utilization_percent;      ///< of the last second or so, by whomever
   std::vector<std::string> throttled_by;       ///< "hw_thermal", ...; idleness is no reason
   std::optional<std::uint64_t> ecc_corrected;  ///< since the driver was loaded
   std::optional<std::uint64_t> ecc_uncorrected;

@@ -28,6 +28,12 @@ inline constexpr unsigned kCommonSpeedField = 90;
 /// No GPU has more.
 inline constexpr unsigned kMaxLinks = 36;
 
+/// Per cent of the last second or so.
+struct Utilization {
+  unsigned gpu;
+  unsigned memory;
+};
+
 struct PciInfo {
   char bus_id_legacy[16];
   unsigned domain;

@@ -48,6 +48,7 @@ TEST_F(Nvml, TellsAllThatTheDriverKnows) {
   EXPECT_EQ(gpu.max_pcie_width, 16);
   EXPECT_EQ(gpu.pcie_replays, 7u);
   EXPECT_EQ(gpu.temperature_c, 41);
+  EXPECT_EQ(gpu.utilization_percent, 12);
   EXPECT_THAT(gpu.throttled_by, ElementsAre("sw_power_cap", "hw_thermal"));
   EXPECT_EQ(gpu.ecc_corrected, 5u);
   EXPECT_EQ(gpu.ecc_uncorrected, 2u);
