@@ -49,6 +49,7 @@ Text examine(DoctorRequest& request) {
   ProgressBar bar("measuring");
   ProbeOptions probe;
   probe.use_cache = !request.no_cache;
+  probe.gpus = !request.no_gpus;
   probe.on_progress = [&bar](int done, int total) { bar.show(done, total); };
   const auto machine = probe_topology(probe);
   if (!machine.ok()) return machine.status();
@@ -89,6 +90,8 @@ void add_doctor(CLI::App& app, DoctorRequest& request, std::function<Text()>& ac
       ->add_option("--ranks", request.ranks,
                    "rank processes; one for each CPU, from 2 to 8, without")
       ->check(CLI::Range(1, kMaxRanksPerHost));
+  doctor->add_flag("--no-gpus", request.no_gpus,
+                   "measure no GPUs: that takes half a GiB of each for some seconds");
   doctor->add_flag("--no-cache", request.no_cache, "measure everything anew and keep nothing");
   doctor->callback([&action, &request] { action = [&request] { return examine(request); }; });
 }

@@ -16,6 +16,7 @@ struct DoctorRequest {
   int ranks = 0;  ///< 0: one for each CPU, from 2 to 8
   bool json = false;
   bool no_cache = false;
+  bool no_gpus = false;
   int exit_status = 0;  ///< 3: a warning or an error was found
 };
 

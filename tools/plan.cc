@@ -108,6 +108,7 @@ Result<Question> question(const PlanRequest& request) {
   if (!kind.ok()) return kind.status();
   auto topology = load_topology(request.input);
   if (!topology.ok()) return topology.status();
+  if (Status s = leave_out(request.without, *topology); !s.ok()) return s;
   if (topology->of_kind(NodeKind::kGpu).size() < 2) {
     return Status(Cause::kUnsupported,
                   fmt::format("{} has {} GPUs: plans are made for two or more; groups of CPU ranks use direct "
@@ -261,6 +262,8 @@ void add_planning_options(CLI::App* command, PlanRequest& request) {
   command->add_option("--collective", request.collective, "all_reduce, all_gather, ... (all_reduce)");
   command->add_option("--root", request.root, "root rank, for collectives that have one (0)");
   command->add_option("--channels", request.channels, "rings at most (16)")->check(CLI::Range(1, 64));
+  command->add_option("--without", request.without,
+                      "a GPU to leave out, by its id; may be given several times");
   command->add_flag("--json", request.json, "print JSON");
 }
 

@@ -17,6 +17,7 @@ namespace topocoll::tools {
 
 struct PlanRequest {
   TopoInput input;                 ///< of make, explain, simulate and compare; check: --topology
+  std::vector<std::string> without;  ///< of the same: nodes to leave out
   std::string file;                ///< show, check, simulate: a plan
   std::string collective = "all_reduce";
   bool collective_given =

@@ -1,8 +1,10 @@
 #include "topo_input.h"
 
+#include <fmt/format.h>
 #include <sys/stat.h>
 
 #include <filesystem>
+#include <set>
 
 #include "archive.h"
 #include "files.h"
@@ -54,6 +56,24 @@ Result<Topology> load_topology(const TopoInput& input) {
   const auto text = read_file(input.file);
   if (!text.ok()) return text.status();
   return import_topology(*text, input.file == "-" ? "standard input" : input.file);
+}
+
+Status leave_out(const std::vector<std::string>& ids, Topology& topology) {
+  const std::set<std::string> gone(ids.begin(), ids.end());
+  for (const std::string& id : gone) {
+    if (topology.find(id) != nullptr) continue;
+    return {Cause::kInvalidArgument,
+            fmt::format("--without {}: the topology has no such node (topocoll topo show lists "
+                        "them; ids are like gpu:0000:4e:00.0)",
+                        id)};
+  }
+  const auto touches = [&](const auto& link) {
+    return gone.contains(link.from) || gone.contains(link.to);
+  };
+  std::erase_if(topology.nodes, [&](const TopologyNode& node) { return gone.contains(node.id); });
+  std::erase_if(topology.edges, touches);
+  for (CapacityGroup& group : topology.groups) std::erase_if(group.members, touches);
+  return {};
 }
 
 }  // namespace topocoll::tools

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "topocoll/status.h"
 #include "topocoll/topology.h"
@@ -18,5 +19,8 @@ struct TopoInput {
 };
 
 Result<Topology> load_topology(const TopoInput& input);
+
+/// Takes these nodes and their links away. kInvalidArgument names one that is not there.
+Status leave_out(const std::vector<std::string>& ids, Topology& topology);
 
 }  // namespace topocoll::tools

@@ -88,10 +88,10 @@ class TopologyReader {
       if (!reaches_through_switches(from, to)) continue;
       return Status(
           Cause::kUnsupported,
-          fmt::format("topology: data from \"{}\" to \"{}\" arrives wrong ({}): turn off peer "
-                      "access between the two (NCCL_P2P_DISABLE=1; on bare metal look at ACS and "
-                      "IOMMU) and probe again, or leave one of them out",
-                      from, to, fault));
+          fmt::format("topology: data from \"{}\" to \"{}\" arrives wrong ({}): mend it (topocoll "
+                      "topo check says how) and probe again, or plan without one of the two "
+                      "(topocoll plan make --without {})",
+                      from, to, fault, to));
     }
     return Status();
   }

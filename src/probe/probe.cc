@@ -87,7 +87,6 @@ std::unique_ptr<GpuBench> open_bench(Topology& machine) {
     return nullptr;
   }
   add_cuda_facts(opened->devices, machine);
-  note_busy_gpus(machine);
   machine.notes.insert(machine.notes.end(), opened->notes.begin(), opened->notes.end());
   return std::move(opened->bench);
 }
@@ -119,15 +118,29 @@ std::string lacks(const Start& begun) {
                      begun.kept->missing == 1 ? "" : "s");
 }
 
-/// Keeps what was measured, unless what is kept has more.
-void keep_fuller(Start& begun, std::size_t missing) {
+/// Figures, and what there was to say of them when they were measured.
+void take_over(const Kept& kept, Topology& machine) {
+  copy_measurements(kept.topology, machine);
+  for (const std::string& note : kept.topology.notes) {
+    machine.notes.push_back("when it was measured: " + note);
+  }
+}
+
+/// Keeps what was measured, unless what is kept has more. Of the notes those from `first_note` on
+/// are about measuring; the others are found anew every time.
+void keep_fuller(Start& begun, std::size_t missing, std::size_t first_note) {
   Topology& machine = begun.machine;
   if (begun.kept && begun.kept->missing < missing) {
     machine.notes.push_back(
         fmt::format("the result is not kept: it lacks {} measurement{}, and that of an earlier "
                     "probe has more: {}",
                     missing, missing == 1 ? "" : "s", cache_path(begun.directory, machine)));
-  } else if (Status s = keep(begun.directory, machine, missing); !s.ok()) {
+    return;
+  }
+  Topology kept = machine;
+  kept.notes.erase(kept.notes.begin(),
+                   kept.notes.begin() + static_cast<std::ptrdiff_t>(first_note));
+  if (Status s = keep(begun.directory, kept, missing); !s.ok()) {
     machine.notes.push_back("the result is not kept: " + s.text());
   }
 }
@@ -156,7 +169,7 @@ Result<Topology> probe_topology(const ProbeOptions& options) {
   } else if (begun->kept) {
     switch (check(begun->kept->topology, options, seed, bench.get(), machine)) {
       case Check::kHolds:
-        copy_measurements(begun->kept->topology, machine);
+        take_over(*begun->kept, machine);
         machine.notes.push_back("measured by an earlier probe, checked now: " +
                                 cache_path(begun->directory, machine));
         return std::move(machine);
@@ -167,6 +180,7 @@ Result<Topology> probe_topology(const ProbeOptions& options) {
         break;
     }
   }
+  const std::size_t first_note = machine.notes.size();
   std::mt19937_64 random(seed);
   const auto tasks = probe_tasks(machine, random);
   const auto hosts = machine.of_kind(NodeKind::kHost);
@@ -176,6 +190,7 @@ Result<Topology> probe_topology(const ProbeOptions& options) {
   std::size_t missing = measure(Os::real(), tasks, {options.budget, options.on_progress}, machine);
   note_drift(tasks, machine);
   if (bench) {
+    note_busy_gpus(machine);
     const auto look = [&machine] {
       if (const auto busy = read_nvml(); busy.ok()) add_busy_links(*busy, machine);
     };
@@ -185,7 +200,7 @@ Result<Topology> probe_topology(const ProbeOptions& options) {
     machine.notes.emplace_back("GPUs were not measured");
     ++missing;
   }
-  if (!begun->directory.empty()) keep_fuller(*begun, missing);
+  if (!begun->directory.empty()) keep_fuller(*begun, missing, first_note);
   return std::move(machine);
 }
 
@@ -193,7 +208,7 @@ Result<Topology> known_topology() {
   auto begun = start(true);
   if (!begun.ok()) return begun.status();
   if (begun->kept) {
-    copy_measurements(begun->kept->topology, begun->machine);
+    take_over(*begun->kept, begun->machine);
     if (begun->kept->missing > 0) begun->machine.notes.push_back(lacks(*begun));
   }
   return std::move(begun->machine);

@@ -81,15 +81,32 @@ TEST_F(Probe, AKeptResultIsKnownAndOneThatHoldsIsUsed) {
                            "coherence",
                            {{}, 12345.0, wide},
                            {{}, 67890.0, wide}});
+  machine.notes = {"somebody else was at work"};
   ASSERT_TRUE(keep(directory_, machine).ok());
   const auto known = known_topology();
   ASSERT_TRUE(known.ok());
   EXPECT_EQ(known->edges.back().latency_ns.measured, 67890.0);
+  EXPECT_THAT(known->notes, Contains("when it was measured: somebody else was at work"));
   const auto checked = probe_topology();
   ASSERT_TRUE(checked.ok());
   EXPECT_EQ(checked->edges.back().latency_ns.measured, 67890.0);
   EXPECT_THAT(checked->notes,
               Contains(HasSubstr("measured by an earlier probe, checked now: " + directory_)));
+  EXPECT_THAT(checked->notes, Contains("when it was measured: somebody else was at work"));
+}
+
+/// What discovery has to say is not said twice.
+TEST_F(Probe, OnlyNotesAboutMeasuringAreKept) {
+  ASSERT_TRUE(probe_topology({.budget = 1ms}).ok());
+  const auto machine = discover_topology();
+  ASSERT_TRUE(machine.ok());
+  const auto kept = load_kept(directory_, *machine);
+  ASSERT_TRUE(kept.ok()) << kept.status().to_string();
+  ASSERT_TRUE(kept->has_value());
+  EXPECT_THAT((*kept)->topology.notes, Contains(HasSubstr("the 1 ms for them were over")));
+  for (const std::string& note : machine->notes) {
+    EXPECT_THAT((*kept)->topology.notes, Not(Contains(note)));
+  }
 }
 
 TEST_F(Probe, AKeptResultThatNoLongerHoldsIsReplaced) {

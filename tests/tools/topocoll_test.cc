@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <regex>
@@ -104,6 +106,25 @@ TEST(TopocollCommand, OffersOnlyCollectivesThatItServes) {
   EXPECT_EQ(topocoll_command({"plan", "show", "--collective", "allreduce"}).err,
             "topocoll: unknown collective 'allreduce': all_reduce, all_gather, reduce_scatter, "
             "all_to_all, broadcast, reduce, gather, scatter, barrier\n");
+}
+
+TEST(TopocollCommand, PlansWithoutAGpu) {
+  const std::string v100 = std::string(TOPOCOLL_FIXTURES) + "/dgx1v_8xV100.json";
+  const auto ranks = [](const Finished& f) {
+    EXPECT_EQ(f.status, 0) << f.err;
+    return f.status == 0 ? nlohmann::json::parse(f.out)["ranks"] : nlohmann::json();
+  };
+  const auto all = ranks(topocoll_command({"plan", "make", v100, "--json"}));
+  ASSERT_EQ(all.size(), 8u);
+  const std::string gone = all[3];
+  const auto rest = ranks(topocoll_command({"plan", "make", v100, "--json", "--without", gone}));
+  EXPECT_EQ(rest.size(), 7u);
+  EXPECT_EQ(std::count(rest.begin(), rest.end(), gone), 0);
+  const Finished unknown = topocoll_command({"plan", "make", v100, "--without", "gpu:none"});
+  EXPECT_EQ(unknown.status, 1);
+  EXPECT_NE(unknown.err.find("--without gpu:none: the topology has no such node"),
+            std::string::npos)
+      << unknown.err;
 }
 
 TEST(TopocollCommand, TakesSizesAsItPrintsThem) {

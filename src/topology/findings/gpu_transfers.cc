@@ -70,10 +70,12 @@ void FindingRules::wrong_data() {
         !gpus
             ? fmt::format("nvidia-smi -q -d ECC,ROW_REMAPPER -i {}; reset or replace the GPU", bdf)
         : is_fabric(paths_.word(a, b))
-            ? "until it is mended: NCCL_P2P_DISABLE=1; " + health + "; reset the GPUs"
-            : "until it is mended: NCCL_P2P_DISABLE=1; on bare metal disable ACS in the BIOS and "
-              "boot "
-              "with iommu=pt or without IOMMU, in a virtual machine ask who runs the host; update "
+            ? "until it is mended, let NCCL do without it: NCCL_P2P_DISABLE=1; " + health +
+                  "; reset the GPUs"
+            : "until it is mended, let NCCL do without it: NCCL_P2P_DISABLE=1; on bare metal "
+              "disable "
+              "ACS in the BIOS and boot with iommu=pt or without IOMMU, in a virtual machine ask "
+              "who runs the host; update "
               "the driver";
     add({gpus ? "p2p-lies" : "gpu-memory-lies",
          Severity::kError,

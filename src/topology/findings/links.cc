@@ -130,7 +130,8 @@ void FindingRules::slow_measurements() {
          fmt::format("{:.2f} GB/s measured, {:.2f} GB/s declared", *figure.measured,
                      *figure.declared),
          100.0 * (1 - share),
-         "topocoll topo check on a quiet machine; then cables, lanes, ACS"});
+         "measure again while nothing else runs: topocoll topo probe --no-cache; then cables, lanes, "
+         "ACS"});
   }
 }
 
