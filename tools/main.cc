@@ -54,7 +54,7 @@ int print(const std::string& text) {
 /// Status texts may have several lines; an error has one.
 std::string one_line(std::string text) {
   for (char& c : text) {
-    if (c == '\n') c = ' ';
+    if ((c >= 0 && c < ' ') || c == 0x7f) c = ' ';
   }
   return text;
 }

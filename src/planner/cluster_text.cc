@@ -3,7 +3,9 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
+#include "base/plain_text.h"
 #include "topocoll/cluster.h"
 
 namespace topocoll {
@@ -61,7 +63,7 @@ std::string explain(const ClusterReport& report) {
     text += c.gbps > 0 ? fmt::format("  {:<24} {:.4g} GB/s  {}\n", c.algorithm, c.gbps, c.reason)
                        : fmt::format("  {:<24} cannot be had: {}\n", c.algorithm, c.reason);
   }
-  return text;
+  return plain_text(std::move(text));
 }
 
 }  // namespace topocoll

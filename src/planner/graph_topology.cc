@@ -12,6 +12,8 @@
 namespace topocoll {
 namespace {
 
+constexpr std::size_t kMaxShown = 8;  ///< links in an error's text
+
 class TopologyReader {
  public:
   TopologyReader(const Topology& topology, const std::vector<std::string>& ranks)
@@ -26,13 +28,22 @@ class TopologyReader {
     for (const CapacityGroup& group : topology_.groups) add_group(group);
     add_nodes();
     Result<Graph> graph = make_graph(out_, "topology");
-    if (graph.ok() || unknown_.empty()) return graph;
+    if (graph.ok()) return graph;
     return Status(graph.status().cause(),
-                  fmt::format("{}; links without a known bandwidth were left out: {}",
-                              graph.status().text(), fmt::join(unknown_, ", ")));
+                  graph.status().text() + left_out("without a known bandwidth", unknown_) +
+                      left_out("on which data arrives wrong", faulty_));
   }
 
  private:
+  static std::string left_out(const char* why, const std::vector<std::string>& links) {
+    if (links.empty()) return "";
+    const auto shown = static_cast<std::ptrdiff_t>(std::min(links.size(), kMaxShown));
+    std::string text = fmt::format("; links {} were left out: {}", why,
+                                   fmt::join(links.begin(), links.begin() + shown, ", "));
+    if (links.size() > kMaxShown) text += fmt::format(" and {} more", links.size() - kMaxShown);
+    return text;
+  }
+
   Status find_ranks() {
     for (std::size_t i = 0; i < topology_.nodes.size(); ++i) {
       index_[topology_.nodes[i].id] = i;
@@ -83,9 +94,14 @@ class TopologyReader {
   /// A direct link between two ranks can be left out. One that leads through switches cannot be
   /// told from what others send there, so the pair has to be mended or left out.
   Status check_faults() {
+    if (faults_.empty()) return Status();
+    const Ways ways = all_ways();
+    std::map<std::string, std::set<std::string>> reached;
     for (const auto& [pair, fault] : faults_) {
       const auto& [from, to] = pair;
-      if (!reaches_through_switches(from, to)) continue;
+      const auto [known, fresh] = reached.try_emplace(from);
+      if (fresh) known->second = beyond_switches(from, ways);
+      if (!known->second.contains(to)) continue;
       return Status(
           Cause::kUnsupported,
           fmt::format("topology: data from \"{}\" to \"{}\" arrives wrong ({}): mend it (topocoll "
@@ -96,27 +112,36 @@ class TopologyReader {
     return Status();
   }
 
-  [[nodiscard]] bool reaches_through_switches(const std::string& from,
-                                              const std::string& to) const {
+  /// Where each node's links lead.
+  using Ways = std::map<std::string, std::vector<std::string>>;
+  [[nodiscard]] Ways all_ways() const {
+    Ways ways;
+    for (const TopologyEdge& edge : topology_.edges) {
+      if (!index_.contains(edge.from) || !index_.contains(edge.to)) continue;
+      if (is_measurement(edge) || is_out_of_date(edge)) continue;
+      ways[edge.from].push_back(edge.to);
+      if (is_tree_edge(edge)) ways[edge.to].push_back(edge.from);
+    }
+    return ways;
+  }
+
+  /// What `from` reaches by way of one switch or more, and of nothing else.
+  [[nodiscard]] std::set<std::string> beyond_switches(const std::string& from,
+                                                      const Ways& ways) const {
+    std::set<std::string> reached;
     std::set<std::string> seen;
     std::vector<std::string> open{from};
     while (!open.empty()) {
       const std::string at = std::move(open.back());
       open.pop_back();
-      const auto visit = [&](const std::string& next) {
+      const auto leads = ways.find(at);
+      if (leads == ways.end()) continue;
+      for (const std::string& next : leads->second) {
+        if (at != from) reached.insert(next);
         if (is_switch(node(next).kind) && seen.insert(next).second) open.push_back(next);
-      };
-      for (const TopologyEdge& edge : topology_.edges) {
-        if (!index_.contains(edge.from) || !index_.contains(edge.to)) continue;
-        if (is_measurement(edge) || is_out_of_date(edge)) continue;
-        const bool up = is_tree_edge(edge) && edge.to == at;
-        if (edge.from != at && !up) continue;
-        const std::string& next = up ? edge.from : edge.to;
-        if (next == to && at != from) return true;
-        visit(next);
       }
     }
-    return false;
+    return reached;
   }
 
   /// Crossing from a host, package or NUMA node to one below it costs something that must be known.
@@ -150,7 +175,11 @@ class TopologyReader {
   void add_edge(const TopologyEdge& edge) {
     if (!index_.contains(edge.from) || !index_.contains(edge.to)) return;
     if (is_measurement(edge)) return;  // what CPUs and pairs reach is no capacity of a link
-    if (is_out_of_date(edge) || faults_.contains({edge.from, edge.to})) return;
+    if (is_out_of_date(edge)) return;
+    if (faults_.contains({edge.from, edge.to})) {
+      faulty_.push_back(fmt::format("{} -> {}", edge.from, edge.to));
+      return;
+    }
     const bool both = is_tree_edge(edge);
     add_direction(edge, edge.from, edge.to, edge.bandwidth_gbps);
     if (both) {
@@ -219,7 +248,8 @@ class TopologyReader {
   std::set<std::string> moved_;  ///< GPUs at an inferred switch
   std::vector<std::size_t> place_;
   std::map<std::tuple<std::string, std::string, std::string>, std::size_t> links_;
-  std::vector<std::string> unknown_;
+  std::vector<std::string> unknown_;  ///< links that were left out, "a -> b"
+  std::vector<std::string> faulty_;   ///< the same
   GraphDescription out_;
 };
 

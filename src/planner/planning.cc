@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/plain_text.h"
 #include "planner/choose.h"
 #include "planner/exchange.h"
 #include "planner/hamilton.h"
@@ -164,7 +165,7 @@ Result<std::vector<PlanPrediction>> simulate_plan(const Topology& topology, cons
               run->time_ns / 1e3,
               run->algbw_gbps(options.bytes),
               run->spread_ns / 1e3,
-              run->bottleneck < 0 ? "" : routes.resource_name(run->bottleneck),
+              run->bottleneck < 0 ? "" : plain_text(routes.resource_name(run->bottleneck)),
               run->bottleneck_share};
     }
     predictions.push_back(std::move(best));

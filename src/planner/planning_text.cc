@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/plain_text.h"
 #include "topocoll/planning.h"
 
 namespace topocoll {
@@ -131,7 +132,7 @@ std::string explain(const PlanningReport& report) {
     const PlanningWish& wish = report.wishes[i];
     text += fmt::format("  {} -> {} twice as wide: bound {:.4g} GB/s\n", wish.from, wish.to, wish.bound_gbps);
   }
-  return text + rest(report.wishes.size());
+  return plain_text(text + rest(report.wishes.size()));
 }
 
 }  // namespace topocoll

@@ -4,6 +4,7 @@
 #include <limits>
 #include <string>
 
+#include "base/plain_text.h"
 #include "planner/steps.h"
 #include "topocoll/plan.h"
 
@@ -72,7 +73,7 @@ std::string render_text(const Plan& plan) {
       fmt::format_to(to, "  {:>5}  {:<6}  {}\n", s, name(step.kind), action(step));
     }
   }
-  return text;
+  return plain_text(std::move(text));
 }
 
 }  // namespace topocoll

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstdint>
 #include <thread>
 #include <utility>
@@ -22,6 +23,7 @@ constexpr int kTurns = 200;
 constexpr int kLoadedTurns = 50;
 constexpr int kLoadChunks = 20;
 constexpr int kLoadTries = 3;
+constexpr double kMostGbps = 1e6;  ///< that no link has
 constexpr std::size_t kVerifiedWords = CudaRig::kMostWords;
 
 class CudaBench : public GpuBench {
@@ -145,8 +147,9 @@ class CudaBench : public GpuBench {
     for (const auto& r : running) {
       auto ms = rig_->chunk_ends_ms(r);
       if (!ms.ok()) return ms.status();
-      if (ms->empty() || !(ms->back() > 0)) {
-        return Status(Cause::kUnsupported, "the driver says that a transfer took no time");
+      if (!is_plausible(*ms)) {
+        return Status(Cause::kUnsupported,
+                      "the driver says that a transfer took no time, or none that can be");
       }
       ends.push_back(std::move(*ms));
     }
@@ -161,16 +164,31 @@ class CudaBench : public GpuBench {
         before = end;
       }
       gbps.push_back(chunks * static_cast<double>(transfers[i].bytes) / (window * 1e6));
+      if (gbps.back() > kMostGbps) {
+        return Status(Cause::kUnsupported,
+                      fmt::format("the driver says that a transfer had {:.3g} GB/s", gbps.back()));
+      }
     }
     return gbps;
+  }
+
+  /// Numbers from 0 on that do not fall.
+  static bool is_plausible(const std::vector<double>& ms) {
+    double before = 0;
+    for (const double end : ms) {
+      if (!std::isfinite(end) || end < before) return false;
+      before = end;
+    }
+    return before > 0;
   }
 
   Result<double> once(GpuPlace from, GpuPlace to, int turns) {
     const bool between = from.kind == to.kind;
     if (!between) {
-      const bool reads = to.kind == GpuPlace::Kind::kGpu;
-      const auto ns =
-          rig_->time_reads(reads ? to.index : from.index, reads ? from.index : to.index, turns);
+      const GpuFlow read = to.kind == GpuPlace::Kind::kGpu ? GpuFlow{from, to, Mover::kLoads}
+                                                           : GpuFlow{to, from, Mover::kLoads};
+      if (Status s = rig_->can_move(read); !s.ok()) return s;
+      const auto ns = rig_->time_reads(read.to.index, read.from.index, turns);
       return ns.ok() ? Result<double>(*ns / turns) : ns;
     }
     if (Status s = rig_->can_move({from, to, Mover::kStores}); !s.ok()) return s;

@@ -6,6 +6,8 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <mutex>
+#include <utility>
 
 #include "probe/gpu_kernels.h"
 #include "probe/memory.h"
@@ -39,6 +41,7 @@ constexpr unsigned kThreads = 512;
 constexpr std::uint32_t kWarm = 20;
 constexpr std::uint64_t kPatienceNs = 500'000'000;
 constexpr milliseconds kPatience{5000};
+constexpr std::uint64_t kMostNs = 60'000'000'000;  ///< far beyond any patience
 /// The words that are read one after the other are 128 bytes apart, and few: what is timed is the
 /// way there, not the translation of addresses. They lie at the end of the room that is read.
 constexpr std::uint32_t kChaseWords = 64;
@@ -106,9 +109,13 @@ Result<std::unique_ptr<CudaRig>> CudaRig::open(Os& os, const std::vector<int>& n
 
 CudaRig::~CudaRig() {
   if (stuck_.ok()) return;
-  for (auto& gpu : gpu_) static_cast<void>(gpu.release());
-  for (auto& memory : memory_) static_cast<void>(memory.release());
-  static_cast<void>(gate_.release());
+  // Reachable to the end of the process, so that nobody takes it for lost.
+  static std::mutex mutex;
+  static auto* const kept = new std::vector<std::shared_ptr<void>>;
+  const std::lock_guard<std::mutex> lock(mutex);
+  for (auto& gpu : gpu_) kept->emplace_back(std::move(gpu));
+  for (auto& memory : memory_) kept->emplace_back(std::move(memory));
+  kept->emplace_back(std::move(gate_));
 }
 
 Status CudaRig::add_gpu(const std::shared_ptr<const cuda::Driver>& driver,
@@ -146,6 +153,9 @@ Status CudaRig::add_gpu(const std::shared_ptr<const cuda::Driver>& driver,
 Status CudaRig::load_kernels(Gpu& gpu) {
   if (gpu_kernels().empty()) {
     return {Cause::kUnsupported, "topocoll was built without a CUDA compiler (nvcc)"};
+  }
+  if (gpu.facts.multiprocessors < 1) {
+    return {Cause::kUnsupported, "the driver does not say how many processors it has"};
   }
   auto module = cuda::load_module(gpu.context, gpu_kernels().data());
   if (!module.ok()) return module.status();
@@ -526,6 +536,10 @@ Result<std::vector<std::uint32_t>> CudaRig::get(const GpuPlace& place, Side side
 Result<double> CudaRig::result_of(Gpu& gpu, DeviceAddress result) {
   std::uint64_t ns = 0;
   if (Status s = read(gpu, result, std::as_writable_bytes(std::span(&ns, 1))); !s.ok()) return s;
+  if (ns > kMostNs) {
+    return Status(Cause::kUnsupported,
+                  fmt::format("gpu:{} has a clock that says {} ns", gpu.facts.bdf, ns));
+  }
   if (ns > 0) return static_cast<double>(ns);
   return Status(Cause::kUnsupported, fmt::format("gpu:{} had no answer within {} ms", gpu.facts.bdf,
                                                  kPatienceNs / 1'000'000));

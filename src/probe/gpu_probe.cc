@@ -180,14 +180,17 @@ class GpuProber {
   void add_sentinel(const Topology& kept, const GpuFlow& of) {
     const std::string& from = places_.id(of.from);
     const std::string& to = places_.id(of.to);
-    const bool known = std::any_of(kept.edges.begin(), kept.edges.end(), [&](const auto& edge) {
-      return edge.kind == "transfer" && edge.from == from && edge.to == to &&
-             edge.bandwidth_gbps.measured && edge.fault.empty();
+    const auto known = std::find_if(kept.edges.begin(), kept.edges.end(), [&](const auto& edge) {
+      return edge.kind == "transfer" && edge.from == from && edge.to == to && edge.fault.empty() &&
+             carried_by(edge).measured;
     });
-    if (!known) return;
-    tasks_.emplace_back([this, of] {
-      if (of.to.kind == GpuPlace::Kind::kGpu) meter_.verify(of.from.index, of.to.index);
-      meter_.carry({of}, nullptr);
+    if (known == kept.edges.end()) return;
+    const bool copied = !known->bandwidth_gbps.measured;
+    GpuFlow flow = of;
+    if (copied) flow.mover = Mover::kCopyEngine;
+    tasks_.emplace_back([this, flow, copied] {
+      if (flow.to.kind == GpuPlace::Kind::kGpu) meter_.verify(flow.from.index, flow.to.index);
+      meter_.carry({flow}, copied ? kCopyEngineGbps : nullptr);
     });
   }
 
@@ -391,6 +394,16 @@ class GpuProber {
 std::size_t measure_gpus(Os& os, GpuBench& bench, const GpuProbeRequest& request,
                          Topology& topology) {
   return GpuProber(os, bench, request, topology).run();
+}
+
+std::vector<std::string> unmeasured_gpus(const GpuBench& bench, const Topology& kept) {
+  std::vector<std::string> ids = find_places(bench, kept).gpus;
+  std::erase_if(ids, [&](const std::string& id) {
+    return id.empty() || std::any_of(kept.edges.begin(), kept.edges.end(), [&](const auto& edge) {
+             return edge.kind == "transfer" && (edge.from == id || edge.to == id);
+           });
+  });
+  return ids;
 }
 
 std::size_t measure_gpu_sentinels(Os& os, GpuBench& bench, std::uint64_t seed, const Topology& kept,

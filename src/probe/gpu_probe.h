@@ -18,6 +18,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "base/os.h"
 #include "probe/gpu_bench.h"
@@ -40,9 +42,12 @@ struct GpuProbeRequest {
 std::size_t measure_gpus(Os& os, GpuBench& bench, const GpuProbeRequest& request,
                          Topology& topology);
 
+/// The bench's GPUs of which `kept` has no transfer: the process that measured could not use them.
+std::vector<std::string> unmeasured_gpus(const GpuBench& bench, const Topology& kept);
+
 /// The few whose figures tell whether `kept` still holds: stores of one random matching of the
-/// GPUs, and of one GPU to memory. Writes them into `fresh`, in less than a second; see
-/// contradictions(). Returns how many are missing.
+/// GPUs, and of one GPU to memory; copies where those are all that was measured. Writes them into
+/// `fresh`, in less than a second; see contradictions(). Returns how many are missing.
 std::size_t measure_gpu_sentinels(Os& os, GpuBench& bench, std::uint64_t seed, const Topology& kept,
                                   Topology& fresh);
 

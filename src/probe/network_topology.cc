@@ -6,6 +6,7 @@
 #include <iterator>
 #include <set>
 
+#include "base/plain_text.h"
 #include "probe/network_session.h"
 #include "probe/statistics.h"
 
@@ -167,7 +168,7 @@ std::string render_text(const NetworkReport& report) {
         cell(pair.forward_gbps, 1), cell(pair.backward_gbps, 1),
         fmt::format("{} + {}", cell(pair.forward_both_gbps, 1), cell(pair.backward_both_gbps, 1)));
   }
-  return text + "each: median [95 % interval]; latency is half of a round trip\n";
+  return plain_text(text + "each: median [95 % interval]; latency is half of a round trip\n");
 }
 
 }  // namespace topocoll

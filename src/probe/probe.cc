@@ -112,6 +112,11 @@ Check check(const Topology& kept, const ProbeOptions& options, std::uint64_t see
   return missing == 0 && !tasks.empty() ? Check::kHolds : Check::kUnclear;
 }
 
+std::vector<std::string> unmeasured(const std::optional<Kept>& kept, const GpuBench* bench) {
+  if (!kept || bench == nullptr) return {};
+  return unmeasured_gpus(*bench, kept->topology);
+}
+
 std::string lacks(const Start& begun) {
   return fmt::format("an earlier probe ({}) lacks {} measurement{}",
                      cache_path(begun.directory, begun.machine), begun.kept->missing,
@@ -166,6 +171,11 @@ Result<Topology> probe_topology(const ProbeOptions& options) {
   const auto bench = has_gpus && options.gpus ? open_bench(machine) : nullptr;
   if (begun->kept && begun->kept->missing > 0) {
     machine.notes.push_back("measured anew: " + lacks(*begun));
+  } else if (const auto gpus = unmeasured(begun->kept, bench.get()); !gpus.empty()) {
+    machine.notes.push_back(fmt::format("measured anew: an earlier probe ({}) could not use {}",
+                                        cache_path(begun->directory, machine),
+                                        fmt::join(gpus, ", ")));
+    begun->kept.reset();  // however full it is of the rest
   } else if (begun->kept) {
     switch (check(begun->kept->topology, options, seed, bench.get(), machine)) {
       case Check::kHolds:

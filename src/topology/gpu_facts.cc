@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "topology/pci.h"
@@ -14,6 +16,7 @@ namespace {
 
 constexpr const char* kNvidia = "0x10de";
 constexpr std::array<double, 6> kGenerationsGts = {2.5, 5, 8, 16, 32, 64};
+constexpr int kMostLanes = 32;
 
 std::optional<double> speed_of(const std::optional<int>& generation) {
   if (!generation || *generation < 1) return std::nullopt;
@@ -26,12 +29,67 @@ void fill(std::optional<T>& target, const std::optional<T>& value) {
   if (!target) target = value;
 }
 
-TopologyNode* node_at(Topology& topology, const std::string& bdf) {
-  const auto found =
-      std::find_if(topology.nodes.begin(), topology.nodes.end(),
-                   [&](const TopologyNode& n) { return !bdf.empty() && n.bdf == bdf; });
-  return found == topology.nodes.end() ? nullptr : &*found;
+/// Lanes that a link can have; drivers say 0 or nonsense of a GPU that has fallen off the bus.
+std::optional<int> lanes(const std::optional<int>& width) {
+  return width && *width >= 1 && *width <= kMostLanes ? width : std::nullopt;
 }
+
+/// Finds nodes by address and knows links, both at once for any number of them.
+class Places {
+ public:
+  explicit Places(Topology& topology) : topology_(topology) {
+    const auto hosts = topology.of_kind(NodeKind::kHost);
+    if (!hosts.empty()) host_ = hosts.front()->id;
+    for (std::size_t i = 0; i < topology.nodes.size(); ++i) add(i);
+    for (const TopologyEdge& edge : topology.edges) {
+      if (edge.kind == "nvlink") links_.insert({edge.from, edge.to});
+    }
+  }
+
+  /// The node there, or null; valid until the next one is added.
+  [[nodiscard]] TopologyNode* at(const std::string& bdf) const {
+    const auto found = by_bdf_.find(bdf);
+    return found == by_bdf_.end() ? nullptr : &topology_.nodes[found->second];
+  }
+
+  /// The id of the node at a link's other end; made if it is a switch that the tree has not.
+  std::string remote_of(const NvmlLink& link) {
+    const std::string bdf = canonical_bdf(link.remote_bdf);
+    if (const TopologyNode* known = at(bdf)) return known->id;
+    if (link.remote_kind != "switch") return "";
+    TopologyNode node;
+    node.kind = NodeKind::kNvSwitch;
+    node.id = pci_id(node.kind, bdf.empty() ? kHiddenSwitch : bdf);
+    node.bdf = bdf;
+    if (ids_.contains(node.id)) return node.id;
+    if (!host_.empty()) topology_.edges.push_back({host_, node.id, "contains", {}, {}});
+    topology_.nodes.push_back(node);
+    add(topology_.nodes.size() - 1);
+    return node.id;
+  }
+
+  void link(const std::string& from, const std::string& to, int count,
+            const std::optional<double>& each_gbps) {
+    if (from == to || !links_.insert({from, to}).second) return;
+    TopologyEdge edge{from, to, "nvlink", {}, {}};
+    edge.count = count;
+    if (each_gbps) edge.bandwidth_gbps.declared = count * *each_gbps;
+    topology_.edges.push_back(std::move(edge));
+  }
+
+ private:
+  void add(std::size_t i) {
+    const TopologyNode& node = topology_.nodes[i];
+    ids_.insert(node.id);
+    if (!node.bdf.empty()) by_bdf_.try_emplace(node.bdf, i);
+  }
+
+  Topology& topology_;
+  std::string host_;
+  std::map<std::string, std::size_t> by_bdf_;
+  std::set<std::string> ids_;
+  std::set<std::pair<std::string, std::string>> links_;
+};
 
 void add_state(const NvmlDevice& gpu, TopologyNode& node) {
   const auto put = [&node](const char* key, const auto& value) {
@@ -48,40 +106,15 @@ void add_state(const NvmlDevice& gpu, TopologyNode& node) {
   std::uint64_t errors = 0;
   int down = 0;
   for (const NvmlLink& link : gpu.links) {
-    errors += link.replays.value_or(0) + link.recoveries.value_or(0) + link.crc_errors.value_or(0);
+    for (const auto& counter : {link.replays, link.recoveries, link.crc_errors}) {
+      const std::uint64_t most = std::numeric_limits<std::uint64_t>::max() - errors;
+      errors += std::min(counter.value_or(0), most);
+    }
     if (!link.active) ++down;
   }
   if (gpu.links.empty()) return;
   node.attributes["nvlink_errors"] = std::to_string(errors);
   node.attributes["nvlinks_down"] = std::to_string(down);
-}
-
-/// The node at a link's other end; made if it is a switch that the tree has not.
-std::string remote_of(const NvmlLink& link, Topology& topology) {
-  if (const TopologyNode* known = node_at(topology, link.remote_bdf)) return known->id;
-  if (link.remote_kind != "switch") return "";
-  TopologyNode node;
-  node.kind = NodeKind::kNvSwitch;
-  node.id = pci_id(node.kind, link.remote_bdf.empty() ? kHiddenSwitch : link.remote_bdf);
-  node.bdf = link.remote_bdf;
-  if (topology.find(node.id) == nullptr) {
-    const auto hosts = topology.of_kind(NodeKind::kHost);
-    if (!hosts.empty()) topology.edges.push_back({hosts.front()->id, node.id, "contains", {}, {}});
-    topology.nodes.push_back(node);
-  }
-  return node.id;
-}
-
-void add_link(const std::string& from, const std::string& to, int count,
-              const std::optional<double>& each_gbps, Topology& topology) {
-  const bool known = std::any_of(topology.edges.begin(), topology.edges.end(), [&](const auto& e) {
-    return e.kind == "nvlink" && e.from == from && e.to == to;
-  });
-  if (known || from == to) return;
-  TopologyEdge edge{from, to, "nvlink", {}, {}};
-  edge.count = count;
-  if (each_gbps) edge.bandwidth_gbps.declared = count * *each_gbps;
-  topology.edges.push_back(std::move(edge));
 }
 
 }  // namespace
@@ -94,38 +127,45 @@ bool has_nvidia_gpu(const Topology& topology) {
 }
 
 void add_gpu_facts(const NvmlReport& report, Topology& topology) {
+  Places places(topology);
   for (const NvmlDevice& gpu : report.devices) {
-    TopologyNode* node = node_at(topology, gpu.bdf);
+    const std::string bdf = canonical_bdf(gpu.bdf);
+    if (bdf.empty()) {
+      topology.notes.emplace_back("the driver knows a GPU and not its PCI address");
+      continue;
+    }
+    TopologyNode* node = places.at(bdf);
     if (node == nullptr || node->kind != NodeKind::kGpu) {
       topology.notes.push_back(
-          fmt::format("the driver knows a GPU at {} that is not in /sys", gpu.bdf));
+          fmt::format("the driver knows a GPU at {} that is not in /sys", bdf));
       continue;
     }
     const std::string id = node->id;
     node->uuid = gpu.uuid;
     if (!gpu.name.empty()) node->label = gpu.name;
     fill(node->pci_link.speed_gts, speed_of(gpu.pcie_generation));
-    fill(node->pci_link.width, gpu.pcie_width);
+    fill(node->pci_link.width, lanes(gpu.pcie_width));
     fill(node->pci_link.max_speed_gts, speed_of(gpu.max_pcie_generation));
-    fill(node->pci_link.max_width, gpu.max_pcie_width);
+    fill(node->pci_link.max_width, lanes(gpu.max_pcie_width));
     add_state(gpu, *node);
     std::map<std::string, int> remotes;
     for (const NvmlLink& link : gpu.links) {
       if (!link.active) continue;
-      const std::string remote = remote_of(link, topology);
+      const std::string remote = places.remote_of(link);
       if (!remote.empty()) ++remotes[remote];
     }
     for (const auto& [remote, count] : remotes) {
-      add_link(id, remote, count, gpu.link_gbps, topology);
-      add_link(remote, id, count, gpu.link_gbps, topology);
+      places.link(id, remote, count, gpu.link_gbps);
+      places.link(remote, id, count, gpu.link_gbps);
     }
   }
   topology.notes.insert(topology.notes.end(), report.notes.begin(), report.notes.end());
 }
 
 void add_cuda_facts(const std::vector<cuda::DeviceFacts>& devices, Topology& topology) {
+  const Places places(topology);
   for (const cuda::DeviceFacts& device : devices) {
-    TopologyNode* const node = node_at(topology, device.bdf);
+    TopologyNode* const node = places.at(canonical_bdf(device.bdf));
     if (node == nullptr) continue;  // a note says so already
     node->attributes["cuda_sm"] = std::to_string(device.architecture);
     node->attributes["cuda_gdr"] = device.gpudirect_rdma ? "1" : "0";
@@ -133,14 +173,16 @@ void add_cuda_facts(const std::vector<cuda::DeviceFacts>& devices, Topology& top
 }
 
 void add_busy_links(const NvmlReport& busy, Topology& topology) {
+  const Places places(topology);
   for (const NvmlDevice& gpu : busy.devices) {
-    TopologyNode* const node = node_at(topology, gpu.bdf);
+    TopologyNode* const node = places.at(canonical_bdf(gpu.bdf));
     const auto speed = speed_of(gpu.pcie_generation);
-    if (node == nullptr || (!speed && !gpu.pcie_width)) continue;
+    const auto width = lanes(gpu.pcie_width);
+    if (node == nullptr || (!speed && !width)) continue;
     PciLink& link = node->pci_link;
     if (link.speed_gts || link.width) node->attributes["idle_link"] = link_words(link);
     if (speed) link.speed_gts = speed;
-    if (gpu.pcie_width) link.width = gpu.pcie_width;
+    if (width) link.width = width;
     node->attributes["link_state"] = "under load";
   }
 }

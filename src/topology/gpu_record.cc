@@ -43,7 +43,7 @@ void read(const JsonView& view, std::string_view key, std::string& value) {
 }
 
 void check_bdf(const JsonView& view, const std::string& bdf) {
-  if (!bdf.empty() && canonical_bdf(bdf) != bdf) {
+  if (canonical_bdf(bdf) != bdf || bdf.empty()) {
     view.fail("expected a PCI address such as \"0000:4e:00.0\", found " + json_quote(bdf));
   }
 }
@@ -56,7 +56,7 @@ NvmlLink read_link(const JsonView& view) {
   link.active = view["active"].boolean();
   read(view, "version", link.version);
   read(view, "remote_bdf", link.remote_bdf);
-  check_bdf(view, link.remote_bdf);
+  if (!link.remote_bdf.empty()) check_bdf(view["remote_bdf"], link.remote_bdf);
   read(view, "remote_kind", link.remote_kind);
   read(view, "replays", link.replays);
   read(view, "recoveries", link.recoveries);
@@ -146,6 +146,12 @@ Result<NvmlReport> recorded_gpus(const SysfsRoot& root) {
     if (!text) return Status(Cause::kInvalidArgument, path + ": cannot be read");
     auto gpu = gpu_from_json(*text, path);
     if (!gpu.ok()) return gpu.status();
+    // So that no GPU is described twice.
+    if (gpu->bdf != name) {
+      return Status(
+          Cause::kInvalidArgument,
+          fmt::format("{}: describes the GPU {}, whose file is called so", path, gpu->bdf));
+    }
     report.devices.push_back(std::move(*gpu));
   }
   return report;

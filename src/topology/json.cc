@@ -24,7 +24,7 @@ constexpr std::size_t kMaxNotes = 1000;
 constexpr std::size_t kMaxAttributes = 4096;
 constexpr std::size_t kMaxTextBytes = 4096;
 constexpr std::size_t kMaxIdBytes = 256;
-constexpr std::size_t kMaxShownName = 60;
+constexpr std::size_t kMaxShownName = 60;  // and the longest of a figure
 constexpr int kMaxCpus = 1 << 16;
 constexpr double kMaxPciSpeed = 1024;  // GT/s
 constexpr int kMaxPciWidth = 64;
@@ -50,8 +50,11 @@ void append_figure(std::string_view key, const Figure& figure, std::string& text
   if (!members.empty()) fmt::format_to(std::back_inserter(text), ", \"{}\": {{{}}}", key, members);
 }
 
-/// A word in lower case that ends in its unit: "loads_gbps", "loaded_latency_ns".
+/// A word in lower case that ends in its unit: "loads_gbps", "loaded_latency_ns"; not one that
+/// stands beside the further figures.
 bool is_figure_name(std::string_view name) {
+  if (name == "bandwidth_gbps" || name == "latency_ns" || name == "upward_gbps") return false;
+  if (name.size() > kMaxShownName) return false;
   const bool has_unit = name.ends_with("_gbps") || name.ends_with("_ns");
   return has_unit && name.front() != '_' && std::all_of(name.begin(), name.end(), [](char c) {
            return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
@@ -296,8 +299,9 @@ class Reader {
     if (edge.kind != "transfer") view.fail("only transfers have them");
     for (const std::string& key : view.keys(kMaxFigures)) {
       if (!is_figure_name(key)) {
-        view.fail(fmt::format("expected a name that ends in _gbps or _ns, found {}",
-                              json_quote(key.substr(0, kMaxShownName))));
+        view.fail(
+            fmt::format("expected a name of a further figure that ends in _gbps or _ns, found {}",
+                        json_quote(key.substr(0, kMaxShownName))));
       }
       edge.figures[key] = read_figure(view[key]);
     }

@@ -108,7 +108,10 @@ class Recorder {
     write("/proc/hwloc-nofile-info", describe_system());
     if (const auto gpus = read_nvml(); gpus.ok()) {
       for (const NvmlDevice& gpu : gpus->devices) {
-        if (!gpu.bdf.empty()) write(fmt::format("{}/{}", kRecordedGpus, gpu.bdf), gpu_to_json(gpu));
+        const std::string text = gpu_to_json(gpu);
+        // Of a GPU without an address nothing is kept: nobody could read it.
+        if (!gpu_from_json(text, "").ok()) continue;
+        write(fmt::format("{}/{}", kRecordedGpus, gpu.bdf), text);
       }
     }
     return status_;

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/plain_text.h"
 #include "topocoll/topology.h"
 #include "topology/figure_text.h"
 #include "topology/hwloc_reader.h"
@@ -249,6 +250,6 @@ class Renderer {
 
 }  // namespace
 
-std::string render_text(const Topology& topology) { return Renderer(topology).take(); }
+std::string render_text(const Topology& topology) { return plain_text(Renderer(topology).take()); }
 
 }  // namespace topocoll

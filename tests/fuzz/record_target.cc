@@ -58,6 +58,28 @@ Machine load(const std::string& root) {
   return machine;
 }
 
+/// Makes GPUs of a machine's NICs, of which a driver has said something.
+void add_gpus(const std::string& root) {
+  const fs::path gpus = root + "/topocoll/gpus";
+  fs::create_directories(gpus);
+  for (const auto& function : fs::directory_iterator(root + "/sys/bus/pci/devices")) {
+    std::string pci_class;
+    std::ifstream(function.path() / "class") >> pci_class;
+    if (!pci_class.starts_with("0x02")) continue;
+    std::ofstream(function.path() / "class") << "0x030200\n";
+    std::ofstream(function.path() / "vendor") << "0x10de\n";
+    const std::string bdf = function.path().filename().string();
+    std::ofstream(gpus / bdf) << R"({"bdf": ")" << bdf << R"(", "name": "GPU", "link_gbps": 26.562,
+"pcie_generation": 1, "pcie_width": 16, "max_pcie_generation": 5, "max_pcie_width": 16,
+"pcie_replays": 3, "temperature_c": 41, "ecc_corrected": 7, "ecc_uncorrected": 0,
+"throttled_by": ["hw_thermal"], "links": [
+{"number": 0, "active": true, "version": 4, "remote_kind": "switch", "crc_errors": 3},
+{"number": 1, "active": true, "remote_bdf": "0000:23:00.0", "remote_kind": "gpu", "replays": 1},
+{"number": 2, "active": true, "remote_bdf": "0000:c4:00.0", "remote_kind": "switch"},
+{"number": 3, "active": false}]})";
+  }
+}
+
 void put(const std::string& path, char kind, const std::string& text) {
   fs::remove_all(path);
   if (kind == 'F') std::ofstream(path, std::ios::binary) << text;
@@ -76,7 +98,7 @@ class RecordTarget : public Target {
     const std::size_t m = mutator.below(machines_.size());
     std::ostringstream input;
     for (std::size_t n = 1 + mutator.below(kMaxChanges); n > 0; --n) {
-      const std::size_t f = mutator.below(machines_[m].entries.size());
+      const std::size_t f = pick(machines_[m], mutator);
       const Entry& entry = machines_[m].entries[f];
       const std::size_t other = mutator.below(machines_[m].entries.size());
       char kind = entry.link ? 'L' : 'F';
@@ -112,6 +134,16 @@ class RecordTarget : public Target {
   }
 
  private:
+  /// One of its entries; every other time one that a driver's words of a GPU stand in, if it has
+  /// such, among so many others.
+  static std::size_t pick(const Machine& machine, topocoll::testing::Mutator& mutator) {
+    std::vector<std::size_t> gpus;
+    for (std::size_t i = 0; i < machine.entries.size(); ++i) {
+      if (machine.entries[i].path.find("/topocoll/gpus/") != std::string::npos) gpus.push_back(i);
+    }
+    if (!gpus.empty() && mutator.below(2) == 0) return gpus[mutator.below(gpus.size())];
+    return mutator.below(machine.entries.size());
+  }
   static void restore(const Entry& entry) { put(entry.path, entry.link ? 'L' : 'F', entry.text); }
 
   [[nodiscard]] std::vector<Change> parse(const std::string& input) const {
@@ -145,7 +177,14 @@ std::unique_ptr<Target> record_target(const std::string& tests, const std::strin
     const std::string folder = scratch + "/" + entry.path().stem().string();
     fs::create_directories(folder);
     const std::string unpack = "tar -xf '" + entry.path().string() + "' -C '" + folder + "'";
-    if (std::system(unpack.c_str()) == 0) machines.push_back(load(folder + "/machine"));
+    if (std::system(unpack.c_str()) != 0) continue;
+    machines.push_back(load(folder + "/machine"));
+    const std::string with_gpus = folder + "/gpus";
+    fs::copy(folder + "/machine", with_gpus,
+             fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+    add_gpus(with_gpus);
+    promise(discover_topology_at(with_gpus).ok(), "the machine with GPUs can be read");
+    machines.push_back(load(with_gpus));
   }
   if (machines.empty()) return nullptr;
   return std::make_unique<RecordTarget>(std::move(machines));

@@ -145,6 +145,28 @@ TEST(GraphFromTopology, DirectLinksThatChangeDataAreLeftOut) {
   EXPECT_EQ(graph_from_topology(t, {})->links.size(), 6U);
 }
 
+/// Where every link changes data: the error says so of the first, in a time that does not grow with
+/// faults times links.
+TEST(GraphFromTopology, AMeshOfWrongLinksIsToldApartFromNoLinks) {
+  constexpr int kGpus = 160;
+  Topology t;
+  for (int g = 0; g < kGpus; ++g) {
+    t.nodes.push_back(node("gpu:" + std::to_string(g), NodeKind::kGpu));
+  }
+  for (const TopologyNode& a : t.nodes) {
+    for (const TopologyNode& b : t.nodes) {
+      if (&a == &b) continue;
+      t.edges.push_back(edge(a.id, b.id, "nvlink", 50));
+      t.edges.push_back(edge(a.id, b.id, "transfer"));
+      t.edges.back().fault = "stores: 3 words differ";
+    }
+  }
+  EXPECT_THAT(graph_from_topology(t, {}).status().text(),
+              AllOf(HasSubstr("cannot reach"),
+                    HasSubstr("on which data arrives wrong were left out: gpu:0 -> gpu:1, "),
+                    HasSubstr(" and 25432 more")));
+}
+
 TEST(GraphFromTopology, AWayThroughSwitchesThatChangesDataIsAnError) {
   Topology t = two_sockets();
   const auto lie = [&](const std::string& from, const std::string& to) {

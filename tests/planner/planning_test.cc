@@ -173,6 +173,24 @@ TEST(Planning, WishesNameLinksThatLiftTheBound) {
   }
 }
 
+/// Ids are whoever's wrote the file, and the terminal is the reader's.
+TEST(Planning, WordsHaveNoControlCharacters) {
+  Topology topology = topology_of("pcie_8gpu_g5_at_x8");
+  const std::string evil = "g5\x1b[2J\a";
+  for (TopologyNode& node : topology.nodes) node.id = node.id == "g5" ? evil : node.id;
+  for (TopologyEdge& edge : topology.edges) {
+    for (std::string* end : {&edge.from, &edge.to}) *end = *end == "g5" ? evil : *end;
+  }
+  const auto report = plan_collective(topology, {Kind::kAllGather, 0, 16});
+  ASSERT_TRUE(report.ok()) << report.status().to_string();
+  const auto predicted = simulate_plan(topology, report->plan, {1 << 20});
+  ASSERT_TRUE(predicted.ok()) << predicted.status().to_string();
+  for (const std::string& words : {explain(*report), predicted->front().bottleneck}) {
+    EXPECT_NE(words.find("g5?[2J?"), std::string::npos) << words;
+    EXPECT_EQ(words.find_first_of("\x1b\a"), std::string::npos) << words;
+  }
+}
+
 TEST(Planning, PredictionsStayBelowTheBoundAndApproachIt) {
   const Topology topology = topology_of("mi300x_8_full_mesh");
   const auto report = plan_collective(topology, {Kind::kAllGather, 0, 16});

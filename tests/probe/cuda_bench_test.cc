@@ -2,8 +2,14 @@
 #include "probe/cuda_bench.h"
 
 #include <dlfcn.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <limits>
+#include <string_view>
 
 #include "probe/fake_cuda.h"
 #include "probe/gpu_kernels.h"
@@ -38,6 +44,15 @@ class CudaBench : public ::testing::Test {
   }
   Result<OpenedBench> open() { return open_cuda_bench(Os::real(), {0}, TOPOCOLL_FAKE_CUDA); }
 
+  /// But for what a build without a CUDA compiler says of every GPU.
+  static std::vector<std::string> notes_of(const OpenedBench& opened) {
+    std::vector<std::string> notes = opened.notes;
+    std::erase_if(notes, [](const std::string& note) {
+      return gpu_kernels().empty() && note.ends_with("built without a CUDA compiler (nvcc)");
+    });
+    return notes;
+  }
+
   void* library_ = nullptr;
   FakeCuda* fake_ = nullptr;
 };
@@ -52,7 +67,7 @@ TEST_F(CudaBench, NamesGpusByAddressAndUuid) {
   EXPECT_EQ(opened->devices[0].multiprocessors, 4);
   EXPECT_TRUE(opened->devices[0].gpudirect_rdma);
   EXPECT_THAT(opened->bench->numa_nodes(), ::testing::ElementsAre(0));
-  EXPECT_THAT(opened->notes, IsEmpty());
+  EXPECT_THAT(notes_of(*opened), IsEmpty());
 }
 
 /// Every flow that there is, and what the fake's links carry.
@@ -156,7 +171,8 @@ TEST_F(CudaBench, LeavesOutAGpuWithoutMemoryAndSaysSo) {
   ASSERT_TRUE(opened.ok()) << opened.status().to_string();
   ASSERT_EQ(opened->bench->gpus().size(), 1u);
   EXPECT_EQ(opened->bench->gpus()[0].bdf, "0000:4f:00.0");
-  EXPECT_THAT(opened->notes, ::testing::ElementsAre("gpu:0000:4e:00.0: cuMemAlloc: fake error 2"));
+  EXPECT_THAT(notes_of(*opened),
+              ::testing::ElementsAre("gpu:0000:4e:00.0: cuMemAlloc: fake error 2"));
 }
 
 TEST_F(CudaBench, SaysWhyThereIsNone) {
@@ -189,6 +205,153 @@ TEST_F(CudaBench, PassesOnWhatTheDriverSays) {
     const auto moved = opened->bench->move({{gpu(0), gpu(1), Mover::kCopyEngine}});
     EXPECT_EQ(moved.status().cause(), Cause::kSystem) << function;
     EXPECT_THAT(moved.status().text(), HasSubstr(function));
+  }
+}
+
+constexpr std::array kFunctions = {"cuDeviceGetCount",
+                                   "cuDeviceGet",
+                                   "cuDeviceGetPCIBusId",
+                                   "cuDeviceGetUuid",
+                                   "cuDeviceGetAttribute",
+                                   "cuDeviceCanAccessPeer",
+                                   "cuDevicePrimaryCtxRetain",
+                                   "cuDevicePrimaryCtxRelease",
+                                   "cuCtxPushCurrent",
+                                   "cuCtxEnablePeerAccess",
+                                   "cuMemAlloc",
+                                   "cuMemFree",
+                                   "cuMemHostRegister",
+                                   "cuMemHostUnregister",
+                                   "cuMemHostGetDevicePointer",
+                                   "cuMemcpyHtoDAsync",
+                                   "cuMemcpyDtoHAsync",
+                                   "cuMemcpyPeerAsync",
+                                   "cuStreamCreate",
+                                   "cuStreamDestroy",
+                                   "cuStreamQuery",
+                                   "cuStreamWaitValue32",
+                                   "cuEventCreate",
+                                   "cuEventDestroy",
+                                   "cuEventRecord",
+                                   "cuEventQuery",
+                                   "cuEventElapsedTime",
+                                   "cuModuleLoadData",
+                                   "cuModuleUnload",
+                                   "cuModuleGetFunction",
+                                   "cuLaunchKernel"};
+
+/// Does what a probe does; the worst of its ends.
+Status use(GpuBench& bench) {
+  const GpuFlow there{gpu(0), gpu(1), Mover::kStores};
+  const GpuFlow up{gpu(0), memory(0), Mover::kCopyEngine};
+  const GpuFlow down{memory(0), gpu(1), Mover::kLoads};
+  std::vector<Status> ends = {
+      bench.verify(there).status(),
+      bench.move({there, up, down}).status(),
+      bench.move({{gpu(1), gpu(0), Mover::kCopyEngine}}).status(),
+      bench.latency_ns(gpu(0), gpu(1), {}).status(),
+      bench.latency_ns(memory(0), gpu(1), {there}).status(),
+      bench.under_load(std::chrono::milliseconds(1), [] {}),
+  };
+  for (const Cause cause : {Cause::kTimeout, Cause::kSystem, Cause::kUnsupported}) {
+    for (const Status& s : ends) {
+      if (s.cause() == cause) return s;
+    }
+  }
+  return {};
+}
+
+/// All of them, from the first call on or later, on each device or one: errors, and nothing is kept
+/// but what a stream that cannot be asked may still use.
+TEST_F(CudaBench, OutlivesEveryFunctionsFailure) {
+  for (const char* function : kFunctions) {
+    for (const auto& [works, device] : {std::pair{0, -1}, {0, 1}, {3, -1}, {40, -1}}) {
+      SCOPED_TRACE(fmt::format("{} after {} calls, device {}", function, works, device));
+      *fake_ = FakeCuda();
+      fake_->free_bytes = std::size_t{40} << 20;
+      fake_->broken = function;
+      fake_->works = works;
+      fake_->broken_device = device;
+      auto opened = open();
+      Status end = opened.ok() ? use(*opened->bench) : opened.status();
+      EXPECT_TRUE(end.ok() || !end.text().empty());
+      opened = Status(Cause::kUnsupported, "let go of");
+      const bool asked = std::string_view(function) != "cuStreamQuery";
+      EXPECT_TRUE(fake_->alive == 0 || !asked) << fake_->alive;
+    }
+  }
+  fake_->alive = 0;
+}
+
+/// Clocks that stand still, run backwards or say nothing that could be.
+TEST_F(CudaBench, BelievesNoImpossibleTimes) {
+  const GpuFlow flow{gpu(0), gpu(1), Mover::kCopyEngine};
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  for (const double clock : {0.0, -1.0, 1e-9, 1e-40, kInfinity, std::nan("")}) {
+    const auto opened = open();
+    ASSERT_TRUE(opened.ok()) << opened.status().to_string();
+    ASSERT_TRUE(opened->bench->move({flow}).ok());
+    for (const GpuFlow& fresh : {flow, GpuFlow{gpu(1), gpu(0), Mover::kCopyEngine}}) {
+      fake_->clock = clock;
+      const auto moved = opened->bench->move({fresh});
+      EXPECT_EQ(moved.status().cause(), Cause::kUnsupported) << clock;
+      EXPECT_THAT(moved.status().text(), HasSubstr("the driver says that a transfer"));
+      fake_->clock = 1;
+      EXPECT_TRUE(opened->bench->move({flow}).ok()) << "it can go on";
+    }
+  }
+  const auto opened = open();
+  ASSERT_TRUE(opened.ok()) << opened.status().to_string();
+  if (gpu_kernels().empty()) GTEST_SKIP() << "built without a CUDA compiler";
+  for (const long answer : {0L, 60'000'000'001L, std::numeric_limits<long>::max()}) {
+    fake_->answer_ns = answer;
+    for (const auto& [from, to] : {std::pair{gpu(0), gpu(1)}, {memory(0), gpu(1)}}) {
+      const auto timed = opened->bench->latency_ns(from, to, {});
+      EXPECT_EQ(timed.status().cause(), Cause::kUnsupported) << answer;
+    }
+  }
+}
+
+TEST_F(CudaBench, CopiesWhereTheDriverTellsOfNoProcessors) {
+  fake_->multiprocessors = 0;
+  const auto opened = open();
+  ASSERT_TRUE(opened.ok()) << opened.status().to_string();
+  EXPECT_TRUE(opened->bench->move({{gpu(0), gpu(1), Mover::kCopyEngine}}).ok());
+  const auto stores = opened->bench->move({{gpu(0), gpu(1), Mover::kStores}});
+  EXPECT_EQ(stores.status().cause(), Cause::kUnsupported) << stores.status().to_string();
+}
+
+TEST_F(CudaBench, TakesFromOneToSixteenGpus) {
+  for (const int devices : {1, 16}) {
+    *fake_ = FakeCuda();
+    fake_->devices = devices;
+    fake_->free_bytes = std::size_t{40} << 20;
+    const auto opened = open();
+    ASSERT_TRUE(opened.ok()) << opened.status().to_string();
+    std::vector<GpuFlow> flows;
+    for (int g = 0; g < devices; ++g) flows.push_back({gpu(g), memory(0), Mover::kCopyEngine});
+    const auto moved = opened->bench->move(flows);
+    ASSERT_TRUE(moved.ok()) << moved.status().to_string();
+    EXPECT_EQ(moved->size(), flows.size());
+    const GpuPlace none = gpu(devices);
+    EXPECT_EQ(opened->bench->move({{none, gpu(0), Mover::kLoads}}).status().cause(),
+              Cause::kInvalidArgument);
+    for (const GpuPlace& place : {none, memory(1)}) {
+      const GpuPlace other = place == none ? memory(0) : gpu(0);
+      EXPECT_EQ(opened->bench->latency_ns(place, other, {}).status().cause(),
+                Cause::kInvalidArgument);
+    }
+  }
+}
+
+/// Addresses that are none, or that two devices share, are the topology's to judge.
+TEST_F(CudaBench, PassesOddAddressesOn) {
+  for (const std::string id : {"", "\x01\xff", "4e:00.0", "FFFFFFFF:FF:FF.F"}) {
+    *fake_ = FakeCuda();
+    fake_->bus_id = id.empty() ? std::string(1, '\0') : id;
+    const auto opened = open();
+    ASSERT_TRUE(opened.ok()) << opened.status().to_string();
+    EXPECT_EQ(opened->bench->gpus()[0].bdf, opened->bench->gpus()[1].bdf);
   }
 }
 

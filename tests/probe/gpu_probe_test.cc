@@ -309,6 +309,37 @@ TEST_F(GpuProbe, SentinelsTellAnotherMachine) {
   }
 }
 
+/// Without a compiler of kernels copies are all that is kept.
+TEST_F(GpuProbe, SentinelsCopyWhereNothingElseIsKept) {
+  const Topology declared = nvswitch(4).topology();
+  bench_.set_engines_only();
+  Topology kept = declared;
+  measure(kept);
+  Topology fresh = declared;
+  EXPECT_EQ(measure_gpu_sentinels(os_, bench_, 3, kept, fresh), 0U);
+  EXPECT_EQ(transfers(fresh), 5U);
+  EXPECT_THAT(contradictions(kept, fresh), IsEmpty());
+  bench_.drift_from(0, 0.5);
+  fresh = declared;
+  measure_gpu_sentinels(os_, bench_, 3, kept, fresh);
+  EXPECT_EQ(contradictions(kept, fresh).size(), 5U);
+}
+
+/// As CUDA_VISIBLE_DEVICES, full memory or a missing driver may leave it.
+TEST_F(GpuProbe, TellsWhichGpusAnEarlierProbeCouldNotUse) {
+  Topology kept = nvswitch(3).topology();
+  EXPECT_THAT(unmeasured_gpus(bench_, kept),
+              ::testing::ElementsAre(gpu_id(0), gpu_id(1), gpu_id(2)));
+  measure(kept);
+  EXPECT_THAT(unmeasured_gpus(bench_, kept), IsEmpty());
+  std::erase_if(kept.edges, [](const TopologyEdge& e) {
+    return e.kind == "transfer" && (e.from == gpu_id(1) || e.to == gpu_id(1));
+  });
+  EXPECT_THAT(unmeasured_gpus(bench_, kept), ::testing::ElementsAre(gpu_id(1)));
+  std::erase_if(kept.nodes, [](const TopologyNode& n) { return n.id == gpu_id(1); });
+  EXPECT_THAT(unmeasured_gpus(bench_, kept), IsEmpty()) << "what the tree has not is not measured";
+}
+
 TEST_F(GpuProbe, SentinelsSeeDataThatArrivesWrongNow) {
   const Topology declared = nvswitch(2).topology();
   Topology kept = declared;

@@ -1,5 +1,6 @@
 #include "topology/gpu_facts.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -122,6 +123,51 @@ TEST(GpuFacts, SwitchesThatTheTreeHasNotAreMade) {
     EXPECT_FALSE(nvlink(t, kFirst, id)->bandwidth_gbps.declared.has_value());
     EXPECT_TRUE(topology_from_json(to_json(t)).ok());
   }
+}
+
+/// What a driver may say of a GPU that has fallen off the bus.
+TEST(GpuFacts, NonsenseOfTheDriverCanBeSavedAndLoaded) {
+  for (const int width : {0, 33, 1'000'000}) {
+    Topology t = machine();
+    NvmlReport r = report();
+    for (NvmlDevice& gpu : r.devices) {
+      gpu.pcie_generation = 9;
+      gpu.pcie_width = gpu.max_pcie_width = width;
+      gpu.links = {link(0, "no address", "switch"), link(1, "0000:c3:00.0 ", "gpu")};
+      gpu.links[0].replays = gpu.links[0].recoveries = ~std::uint64_t{0};
+    }
+    r.devices[1].bdf = "\x01";
+    add_gpu_facts(r, t);
+    add_busy_links(r, t);
+    const TopologyNode& gpu = *t.find(kFirst);
+    EXPECT_EQ(gpu.pci_link, PciLink());
+    EXPECT_FALSE(gpu.attributes.contains("link_state"));
+    EXPECT_EQ(gpu.attributes.at("nvlink_errors"), "18446744073709551615") << "no sum of more";
+    EXPECT_NE(nvlink(t, kFirst, "nvswitch:hidden"), nullptr);
+    EXPECT_THAT(t.notes, Contains("the driver knows a GPU and not its PCI address"));
+    const auto back = topology_from_json(to_json(t));
+    EXPECT_TRUE(back.ok()) << back.status().to_string();
+  }
+}
+
+/// In a time that does not grow with switches times switches.
+TEST(GpuFacts, ManySwitchesAreMade) {
+  constexpr int kGpus = 400;
+  Topology t = machine();
+  NvmlReport r;
+  for (int g = 0; g < kGpus; ++g) {
+    TopologyNode gpu;
+    gpu.bdf = fmt::format("1{:03x}:00:00.0", g);
+    gpu.id = "gpu:" + gpu.bdf;
+    gpu.kind = NodeKind::kGpu;
+    t.nodes.push_back(gpu);
+    r.devices.emplace_back().bdf = gpu.bdf;
+    for (int n = 0; n < 64; ++n) {
+      r.devices.back().links.push_back(link(n, fmt::format("2{:03x}:{:02x}:00.0", g, n), "switch"));
+    }
+  }
+  add_gpu_facts(r, t);
+  EXPECT_EQ(t.of_kind(NodeKind::kNvSwitch).size(), 64U * kGpus);
 }
 
 TEST(GpuFacts, WhatIsNotInTheTreeIsNoted) {

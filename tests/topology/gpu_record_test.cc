@@ -63,6 +63,8 @@ TEST(GpuRecord, NamesWhatIsWrong) {
     return gpu_from_json(text.replace(at, from.size(), to), "gpus/x").status().text();
   };
   EXPECT_THAT(refused("0000:4e:00.0", "4e"), HasSubstr("gpus/x: bdf: expected a PCI address"));
+  EXPECT_THAT(refused("0000:4e:00.0", ""), HasSubstr("gpus/x: bdf: expected a PCI address"));
+  EXPECT_THAT(refused("0000:c4:00.0", "c4"), HasSubstr("links[0].remote_bdf: expected a PCI"));
   EXPECT_THAT(refused("\"pcie_width\": 8", "\"pcie_width\": -8"), HasSubstr("pcie_width"));
   EXPECT_THAT(refused("26.562", "\"fast\""), HasSubstr("link_gbps"));
   EXPECT_THAT(refused("\"active\": true", "\"active\": 1"), HasSubstr("links[0].active"));
@@ -82,6 +84,11 @@ TEST(GpuRecord, ReadsAllFilesOfARecording) {
   ASSERT_TRUE(read.ok()) << read.status().to_string();
   ASSERT_EQ(read->devices.size(), 1u);
   EXPECT_EQ(read->devices[0].name, device().name);
+  const std::string second = root + kRecordedGpus + "/0000:4f:00.0";
+  std::ofstream(second) << gpu_to_json(device());
+  EXPECT_THAT(recorded_gpus(*sysfs).status().text(),
+              HasSubstr("0000:4f:00.0: describes the GPU 0000:4e:00.0"));
+  fs::remove(second);
   std::ofstream(file) << "[]";
   EXPECT_THAT(recorded_gpus(*sysfs).status().text(), HasSubstr("0000:4e:00.0"));
   fs::remove_all(root);

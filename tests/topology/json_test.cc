@@ -141,11 +141,19 @@ TEST(TopologyJson, OnlyTransfersHaveFiguresAndFaultsAndTheirNamesEndInAUnit) {
   EXPECT_EQ(error("nvlink", R"("fault": "x")"),
             "topology: edges[0].fault: only transfers have one");
   EXPECT_EQ(error("transfer", R"("fault": "")"), "topology: edges[0].fault: is empty");
-  for (const std::string name : {"loads", "loads_mbps", "_gbps", "_ns", "", "gbps", "Loads_ns"}) {
-    EXPECT_EQ(error("transfer", R"("figures": {")" + name + R"(": {"measured": 5}})"),
-              "topology: edges[0].figures: expected a name that ends in _gbps or _ns, found \"" +
-                  name + "\"");
+  // Nor may they be the names of what stands beside them.
+  for (const std::string name : {"loads", "loads_mbps", "_gbps", "_ns", "", "gbps", "Loads_ns",
+                                 "bandwidth_gbps", "latency_ns", "upward_gbps"}) {
+    EXPECT_EQ(
+        error("transfer", R"("figures": {")" + name + R"(": {"measured": 5}})"),
+        "topology: edges[0].figures: expected a name of a further figure that ends in _gbps or "
+        "_ns, found \"" +
+            name + "\"");
   }
+  const std::string longest = std::string(57, 'a') + "_ns";
+  EXPECT_EQ(error("transfer", "\"figures\": {\"" + longest + R"(": {"measured": 5}})"), "");
+  EXPECT_THAT(error("transfer", "\"figures\": {\"a" + longest + R"(": {"measured": 5}})"),
+              HasSubstr("expected a name of a further figure"));
   EXPECT_THAT(error("transfer", R"("figures": {"loads_gbps": {"guessed": 5}})"),
               HasSubstr("edges[0].figures.loads_gbps: unknown member \"guessed\""));
   std::string many;

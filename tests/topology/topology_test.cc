@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "support/measured_gpus.h"
+#include "topocoll/findings.h"
+#include "topocoll/topology_formats.h"
 
 namespace topocoll {
 namespace {
@@ -139,6 +141,20 @@ TEST(TopologyText, LargeFiguresHaveNoExponent) {
   EXPECT_THAT(text, HasSubstr("  a, 12346 GB/s declared, 999.4 ns declared\n"));
   EXPECT_THAT(text, HasSubstr("  b, 480.3 us measured (470 to 2500)\n"));
   EXPECT_THAT(text, HasSubstr("  c, 1.5 ms declared, 2.25 s measured\n"));
+}
+
+/// Whoever wrote a file does not reach the terminal of whoever looks at it.
+TEST(TopologyText, ControlCharactersAreNotPassedOn) {
+  const std::string evil = "\x1b]0;title\a\x1b[2J\r\t\x7f";
+  Topology t = testing::measured_gpus();
+  t.nodes.back().label = t.host = evil;
+  t.notes.push_back(evil);
+  testing::transfer_between(t, testing::gpu_id(0), testing::gpu_id(1)).fault = evil;
+  for (const std::string& text : {render_text(t), render_matrix(t), render_text(check_topology(t)),
+                                  render_text(diff_topologies(t, testing::measured_gpus()))}) {
+    EXPECT_THAT(text, HasSubstr("?]0;title??[2J???"));
+    EXPECT_EQ(text.find_first_of("\x1b\a\r\t\x7f"), text.npos) << text;
+  }
 }
 
 TEST(TopologyText, HostsOfANetworkHaveTheirNamesAndSayNothingOfCpus) {

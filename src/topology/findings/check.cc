@@ -6,6 +6,7 @@
 #include <iterator>
 #include <tuple>
 
+#include "base/plain_text.h"
 #include "topology/checked_json.h"
 #include "topology/findings/rules.h"
 
@@ -107,7 +108,7 @@ std::string render_text(const std::vector<Finding>& findings) {
     }
     if (!f.fix.empty()) fmt::format_to(to, "  fix:  {}\n", f.fix);
   }
-  return text;
+  return plain_text(std::move(text));
 }
 
 std::string to_json(const std::vector<Finding>& findings) {

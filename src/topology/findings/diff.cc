@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "base/plain_text.h"
 #include "topocoll/findings.h"
 #include "topology/checked_json.h"
 #include "topology/hwloc_reader.h"
@@ -151,7 +152,7 @@ std::string render_text(const std::vector<TopologyDifference>& differences) {
                           d.after.empty() ? "(absent)" : d.after);
     }
   }
-  return text;
+  return plain_text(std::move(text));
 }
 
 std::string to_json(const std::vector<TopologyDifference>& differences) {

@@ -6,6 +6,7 @@
 #include <set>
 #include <string_view>
 
+#include "base/plain_text.h"
 #include "topocoll/topology_formats.h"
 #include "topology/checked_json.h"
 #include "topology/device_paths.h"
@@ -136,7 +137,7 @@ std::string render_matrix(const Topology& topology) {
   for (const TableEnd& m : matrix.memories()) {
     text += fmt::format("{:<{}}{}\n", m.title, width, topology.nodes[m.node].id);
   }
-  return text + legend(matrix, width) + render_tables(matrix.transfers());
+  return plain_text(text + legend(matrix, width) + render_tables(matrix.transfers()));
 }
 
 std::string matrix_to_json(const Topology& topology) {
