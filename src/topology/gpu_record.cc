@@ -148,9 +148,8 @@ Result<NvmlReport> recorded_gpus(const SysfsRoot& root) {
     if (!gpu.ok()) return gpu.status();
     // So that no GPU is described twice.
     if (gpu->bdf != name) {
-      return Status(
-          Cause::kInvalidArgument,
-          fmt::format("{}: describes the GPU {}, whose file is called so", path, gpu->bdf));
+      return Status(Cause::kInvalidArgument,
+                    fmt::format("{}: describes the GPU {}, and has another name", path, gpu->bdf));
     }
     report.devices.push_back(std::move(*gpu));
   }
