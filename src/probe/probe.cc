@@ -206,11 +206,12 @@ Result<Topology> probe_topology(const ProbeOptions& options) {
     };
     missing += measure_gpus(Os::real(), *bench,
                             {options.gpu_budget, seed, options.on_progress, look}, machine);
-  } else if (has_gpus && !options.gpus) {
-    machine.notes.emplace_back("GPUs were not measured");
-    ++missing;
   }
-  if (!begun->directory.empty()) keep_fuller(*begun, missing, first_note);
+  if (has_gpus && !options.gpus) {
+    machine.notes.emplace_back("GPUs were left out, so the result is not kept");
+  } else if (!begun->directory.empty()) {
+    keep_fuller(*begun, missing, first_note);
+  }
   return std::move(machine);
 }
 
