@@ -370,6 +370,20 @@ TEST(TopocollCommand, SimulatesNoPlanOfAnotherCollectiveThanAskedFor) {
   EXPECT_EQ(topocoll_command(asks).status, 0);
 }
 
+TEST(TopocollCommand, AMachineInPlaceOfAPlanIsNamed) {
+  const std::string machine = std::string(TOPOCOLL_FIXTURES) + "/dgx1v_8xV100.json";
+  for (const auto& [line, words] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"plan", "check", machine}, "this is a topology, and no plan"},
+           {{"plan", "show", machine}, "this is a topology, and no plan"},
+           {{"plan", "make", machine, "--nodes", "2", "--fabric", machine},
+            "this is a topology, and no fabric"}}) {
+    const Finished f = topocoll_command(line);
+    EXPECT_EQ(f.status, 1);
+    EXPECT_TRUE(is_one_line(f.err)) << f.err;
+    EXPECT_NE(f.err.find(words), std::string::npos) << f.err;
+  }
+}
+
 TEST(TopocollCommand, BadCommandLinesAreStatusTwo) {
   const std::vector<std::vector<std::string>> lines = {{},
                                                        {"frobnicate"},
