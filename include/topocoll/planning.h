@@ -65,6 +65,8 @@ struct PlanningWish {
   std::string from;
   std::string to;
   double bound_gbps = 0;
+  bool both_ways =
+      false;  ///< with the link from `to` back to `from`; only where neither alone helps as much
 };
 
 struct PlanningReport {

@@ -73,7 +73,10 @@ std::string to_json(const PlanningReport& report) {
   }
   json["wishes"] = Json::array();
   for (const PlanningWish& wish : report.wishes) {
-    json["wishes"].push_back({{"from", wish.from}, {"to", wish.to}, {"bound_gbps", wish.bound_gbps}});
+    json["wishes"].push_back({{"from", wish.from},
+                              {"to", wish.to},
+                              {"both_ways", wish.both_ways},
+                              {"bound_gbps", wish.bound_gbps}});
   }
   return json.dump(1) + "\n";
 }
@@ -125,11 +128,13 @@ std::string explain(const PlanningReport& report) {
   if (!report.wishes_asked) {
     text += "  not asked among so many ranks\n";
   } else if (report.wishes.empty()) {
-    text += "  no single link: the bound rests on several at once\n";
+    text += "  no single link, nor both directions of one: the bound rests on several at once\n";
   }
   for (std::size_t i = 0; i < std::min(kShown, report.wishes.size()); ++i) {
     const PlanningWish& wish = report.wishes[i];
-    text += fmt::format("  {} -> {} twice as wide: bound {:.4g} GB/s\n", wish.from, wish.to, wish.bound_gbps);
+    text += fmt::format("  {} {} {} twice as wide{}: bound {:.4g} GB/s\n", wish.from,
+                        wish.both_ways ? "<->" : "->", wish.to, wish.both_ways ? ", both ways" : "",
+                        wish.bound_gbps);
   }
   return text + rest(report.wishes.size());
 }
