@@ -147,10 +147,11 @@ Text make(const PlanRequest& request, bool in_words) {
   if (Status s = draw(request, asked->topology, *report); !s.ok()) return s;
   if (request.json) return to_json(*report);
   if (in_words) return explain(*report);
-  return fmt::format("{} on {} ranks: {} {:.4g} GB/s, bound {:.4g} ({}), {:.1f} %{}\n", name(report->kind),
-                     report->ranks.size(), report->algorithm, report->plan_gbps, report->bound_gbps,
-                     report->bound, 100 * report->plan_gbps / report->bound_gbps,
-                     report->bottleneck.empty() ? "" : "; limited by " + report->bottleneck);
+  return fmt::format(
+      "{} on {} ranks: {} {:.4g} GB/s, bound {:.4g} ({}), {:.1f} %{}\n{}\n", name(report->kind),
+      report->ranks.size(), report->algorithm, report->plan_gbps, report->bound_gbps, report->bound,
+      100 * report->plan_gbps / report->bound_gbps,
+      report->bottleneck.empty() ? "" : "; limited by " + report->bottleneck, unit_words(*report));
 }
 
 Text simulate(const PlanRequest& request) {

@@ -60,10 +60,10 @@ Result<ClusterReport> planned(const PlanRequest& request) {
 
 std::string summary(const ClusterReport& report) {
   return fmt::format(
-      "{} on {} nodes, {} ranks: {} {:.4g} GB/s, bound {:.4g} ({}), {:.1f} %; limited by {}\n",
+      "{} on {} nodes, {} ranks: {} {:.4g} GB/s, bound {:.4g} ({}), {:.1f} %; limited by {}\n{}\n",
       name(report.kind), report.nodes, report.ranks, report.algorithm, report.plan_gbps,
       report.bound_gbps, report.bound, 100 * report.plan_gbps / report.bound_gbps,
-      report.bottleneck);
+      report.bottleneck, unit_words(report));
 }
 
 }  // namespace

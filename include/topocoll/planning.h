@@ -81,6 +81,7 @@ struct PlanningReport {
   std::vector<std::string> cut;    ///< where a cut sets the bound: nodes on the side that has fewer ranks
   std::string algorithm;
   double plan_gbps = 0;
+  double link_gbps = 0;  ///< what the busiest link carries meanwhile, one way; 0: not known
   Plan plan;
   std::vector<PlannedTree> trees;  ///< of tree plans, as they are executed
   std::vector<PlannedRing> rings;  ///< of ring plans
@@ -95,9 +96,12 @@ struct PlanningReport {
 
 TOPOCOLL_API Result<PlanningReport> plan_collective(const Topology& topology, const PlanningRequest& request);
 
-/// One object: kind, unit, bound, bound_gbps, plan_gbps, bottleneck, algorithm, fingerprint, trees, rings,
-/// candidates, wishes.
+/// One object: kind, unit, bound, bound_gbps, plan_gbps, link_gbps, bottleneck, algorithm,
+/// fingerprint, trees, rings, candidates, wishes.
 TOPOCOLL_API std::string to_json(const PlanningReport& report);
+/// One line without its end: which bytes the report's GB/s count, what a link carries, and what the
+/// fraction is.
+TOPOCOLL_API std::string unit_words(const PlanningReport& report);
 /// In words: the plan, the bound, the gap, why this one, and what would help.
 TOPOCOLL_API std::string explain(const PlanningReport& report);
 /// The rings or the largest trees, and the cut, for render_svg(), render_html() and render_dot() of the topology.

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -70,6 +71,18 @@ struct Scales {
   Status first_error;
 };
 
+/// By the plan's own routes; 0 if it has none.
+double busiest_link(const Plan& plan) {
+  std::map<std::pair<std::string, std::string>, double> load;
+  double most = 0;
+  for (const Route& route : plan.routes) {
+    for (std::size_t i = 1; i < route.path.size(); ++i) {
+      most = std::max(most, load[{route.path[i - 1], route.path[i]}] += route.gbps);
+    }
+  }
+  return most;
+}
+
 void weigh_trees_and_rings(const Graph& graph, const PlanningRequest& request, Scales& scales) {
   const auto& best = scales.best;
   if (graph.ranks() > kMostFlatRanks) {
@@ -133,6 +146,7 @@ Result<PlanningReport> plan_collective(const Topology& topology, const PlanningR
   }
   report.algorithm = best->algorithm;
   report.plan_gbps = best->gbps;
+  report.link_gbps = busiest_link(best->plan);
   report.plan = std::move(best->plan);
   report.plan.topology_fingerprint = report.fingerprint;
   report.trees = std::move(best->trees);

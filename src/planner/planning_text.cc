@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "planner/algbw_words.h"
 #include "topocoll/planning.h"
 
 namespace topocoll {
@@ -52,6 +53,7 @@ std::string to_json(const PlanningReport& report) {
   json["bottleneck"] = report.bottleneck;
   json["algorithm"] = report.algorithm;
   json["plan_gbps"] = report.plan_gbps;
+  if (report.link_gbps > 0) json["link_gbps"] = report.link_gbps;
   json["fingerprint"] = report.fingerprint;
   json["declared_links"] = report.declared_links;
   json["measured_links"] = report.measured_links;
@@ -81,6 +83,13 @@ std::string to_json(const PlanningReport& report) {
   return json.dump(1) + "\n";
 }
 
+std::string unit_words(const PlanningReport& report) {
+  const std::string link =
+      report.link_gbps > 0 ? fmt::format("; the busiest link carries {:.4g} GB/s", report.link_gbps)
+                           : "";
+  return fmt::format("{}{}; {}", algbw_words(report.kind), link, fraction_words(report.bound));
+}
+
 std::string explain(const PlanningReport& report) {
   std::string text = fmt::format("{} on {} ranks", name(report.kind), report.ranks.size());
   if (has_root(report.kind)) {
@@ -96,6 +105,7 @@ std::string explain(const PlanningReport& report) {
   }
   text += fmt::format("       {} link capacities are measured, {} declared by the system\n", report.measured_links,
                       report.declared_links);
+  text += fmt::format("       {}\n", unit_words(report));
   if (!report.rings.empty()) {
     text += "\nrings, in sending order\n";
     for (std::size_t i = 0; i < std::min(kShown, report.rings.size()); ++i) {

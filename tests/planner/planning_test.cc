@@ -173,6 +173,39 @@ TEST(Planning, WishesNameLinksThatLiftTheBound) {
   }
 }
 
+Topology pair_of_gpus(double gbps) {
+  const Json file = {{"unit", "GB/s per direction"},
+                     {"nodes", {{{"id", "g0"}, {"kind", "gpu"}}, {{"id", "g1"}, {"kind", "gpu"}}}},
+                     {"edges", {{"g0", "g1", gbps}, {"g1", "g0", gbps}}}};
+  return import_topology(file.dump(), "pair").value();
+}
+
+TEST(Planning, TheUnitIsToldWithWhatALinkCarries) {
+  const auto report = plan_collective(pair_of_gpus(364), {Kind::kAllGather});
+  ASSERT_TRUE(report.ok());
+  EXPECT_EQ(report->plan_gbps, 728);
+  EXPECT_EQ(report->link_gbps, 364);
+  const std::string words = unit_words(*report);
+  EXPECT_EQ(words,
+            "GB/s of all_gather: bytes of the whole result (the blocks of all ranks) per second; "
+            "the busiest link "
+            "carries 364 GB/s; (728) is the bound as an exact fraction");
+  EXPECT_NE(explain(*report).find(words), std::string::npos);
+  EXPECT_EQ(Json::parse(to_json(*report))["link_gbps"], 364);
+}
+
+TEST(Planning, TheBusiestLinkOfTreesIsTheSumOfWhatTheyLoadOnIt) {
+  const auto report = plan_collective(topology_of("pcie_8gpu_g5_at_x8"), {Kind::kAllReduce});
+  ASSERT_TRUE(report.ok());
+  ASSERT_FALSE(report->trees.empty());
+  std::map<std::pair<std::string, std::string>, double> load;
+  double most = 0;
+  for (const PlannedTree& tree : report->trees) {
+    for (const auto& edge : tree.edges) most = std::max(most, load[edge] += tree.gbps);
+  }
+  EXPECT_NEAR(report->link_gbps, most, 1e-6 * most);
+}
+
 TEST(Planning, PredictionsStayBelowTheBoundAndApproachIt) {
   const Topology topology = topology_of("mi300x_8_full_mesh");
   const auto report = plan_collective(topology, {Kind::kAllGather, 0, 16});
