@@ -94,8 +94,9 @@ Text check(const PlanRequest& request) {
   }
   std::size_t steps = 0;
   for (const auto& of_rank : plan->steps) steps += of_rank.size();
-  return fmt::format("{}: OK, {} {} on {} rank{}, {} steps\n", request.file, name(plan->kind),
-                     plan->algorithm, plan->ranks, plan->ranks == 1 ? "" : "s", steps);
+  return fmt::format("{}: OK, {} {} on {} rank{}, {} step{}\n", request.file, name(plan->kind),
+                     plan->algorithm, plan->ranks, plan->ranks == 1 ? "" : "s", steps,
+                     steps == 1 ? "" : "s");
 }
 
 struct Question {
@@ -108,12 +109,13 @@ Result<Question> question(const PlanRequest& request) {
   if (!kind.ok()) return kind.status();
   auto topology = load_topology(request.input);
   if (!topology.ok()) return topology.status();
-  if (topology->of_kind(NodeKind::kGpu).size() < 2) {
-    return Status(Cause::kUnsupported,
-                  fmt::format("{} has {} GPUs: plans are made for two or more; groups of CPU ranks use direct "
-                              "plans (topocoll plan show)",
-                              topology->host.empty() ? "the topology" : topology->host,
-                              topology->of_kind(NodeKind::kGpu).size()));
+  if (const auto gpus = topology->of_kind(NodeKind::kGpu).size(); gpus < 2) {
+    return Status(
+        Cause::kUnsupported,
+        fmt::format(
+            "{} has {} GPU{}: plans are made for two or more; groups of CPU ranks use direct "
+            "plans (topocoll plan show)",
+            topology->host.empty() ? "the topology" : topology->host, gpus, gpus == 1 ? "" : "s"));
   }
   return Question{std::move(*topology), {*kind, request.root, request.channels}};
 }

@@ -206,6 +206,23 @@ TEST(Planning, TheBusiestLinkOfTreesIsTheSumOfWhatTheyLoadOnIt) {
   EXPECT_NEAR(report->link_gbps, most, 1e-6 * most);
 }
 
+TEST(Planning, WordsOfOneThingAreNoPlurals) {
+  std::string words;
+  for (const Kind kind : {Kind::kAllReduce, Kind::kAllToAll, Kind::kBroadcast}) {
+    const auto report = plan_collective(pair_of_gpus(8), {kind});
+    ASSERT_TRUE(report.ok()) << report.status().to_string();
+    words += explain(*report);
+  }
+  for (const char* part :
+       {"carries 1 block\n", "of at most 1 hop,", "1 tree, weights in 1 chunk;", "1 ring of"}) {
+    EXPECT_NE(words.find(part), std::string::npos) << part << "\n" << words;
+  }
+  for (const char* part :
+       {" 1 blocks", " 1 hops", " 1 trees", " 1 pairs", " 1 chunks", " 1 rings"}) {
+    EXPECT_EQ(words.find(part), std::string::npos) << part << "\n" << words;
+  }
+}
+
 TEST(Planning, PredictionsStayBelowTheBoundAndApproachIt) {
   const Topology topology = topology_of("mi300x_8_full_mesh");
   const auto report = plan_collective(topology, {Kind::kAllGather, 0, 16});
