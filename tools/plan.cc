@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
@@ -223,6 +224,44 @@ Text save_choices(const PlanRequest& request, std::vector<PlanChoice>& choices) 
 
 Text compare(const PlanRequest& request) {
   if (is_cluster(request)) {
+std::string choices_json(const std::vector<PlanChoice>& choices) {
+  auto array = nlohmann::ordered_json::array();
+  for (const PlanChoice& c : choices) {
+    array.push_back({{"min_bytes", c.min_bytes},
+                     {"max_bytes", c.max_bytes},
+                     {"algorithm", c.plan.algorithm},
+                     {"predicted", prediction_json(c.at_most)}});
+    if (!c.runner_up) continue;
+    array.back()["runner_up"] = {{"algorithm", c.runner_up->algorithm},
+                                 {"time_us", c.runner_up->time_us}};
+  }
+  return array.dump(1) + "\n";
+}
+
+/// "16 KiB to 1 MiB", where the next row begins; of the last one "1 MiB or more".
+std::string band_text(const PlanChoice& c) {
+  if (c.max_bytes == std::numeric_limits<std::uint64_t>::max())
+    return size_text(c.min_bytes) + " or more";
+  return fmt::format("{} to {}", size_text(c.min_bytes), size_text(c.max_bytes + 1));
+}
+
+std::string choices_table(const std::string& collective, const std::vector<PlanChoice>& choices) {
+  std::string text = fmt::format(
+      "{}: the fastest plan by message size, as simulated, and the next best algorithm; times are "
+      "at "
+      "the size that \"at\" says\n"
+      "{:>22}  {:<24} {:>10} {:>12}  {:<24} {:>12}\n",
+      collective, "sizes", "plan", "at", "time us", "next best", "time us");
+  for (const PlanChoice& c : choices) {
+    text += fmt::format("{:>22}  {:<24} {:>10} {:>12.2f}  ", band_text(c), c.plan.algorithm,
+                        size_text(c.at_most.bytes), c.at_most.time_us);
+    text += c.runner_up
+                ? fmt::format("{:<24} {:>12.2f}\n", c.runner_up->algorithm, c.runner_up->time_us)
+                : "none\n";
+  }
+  return text;
+}
+
     return Status(Cause::kUnsupported,
                   "plan compare is for one machine: plan make, explain and simulate take --nodes "
                   "and --fabric, and simulate "
@@ -238,24 +277,8 @@ Text compare(const PlanRequest& request) {
   Text saved = std::string();
   if (!request.output.empty()) saved = save_choices(request, *choices);
   if (!saved.ok()) return saved.status();
-  if (request.json) {
-    auto array = nlohmann::ordered_json::array();
-    for (const PlanChoice& c : *choices) {
-      array.push_back({{"min_bytes", c.min_bytes},
-                       {"max_bytes", c.max_bytes},
-                       {"algorithm", c.plan.algorithm},
-                       {"predicted", prediction_json(c.at_most)}});
-    }
-    return array.dump(1) + "\n";
-  }
-  std::string text = fmt::format(
-      "{}: the fastest plan by message size, as simulated\n{:>12}  {:<24} {:>12} {:>10}\n",
-      request.collective, "from", "plan", "at", "time us");
-  for (const PlanChoice& c : *choices) {
-    text += fmt::format("{:>12}  {:<24} {:>12} {:>10.2f}\n", size_text(c.min_bytes),
-                        c.plan.algorithm, size_text(c.at_most.bytes), c.at_most.time_us);
-  }
-  return text + *saved;
+  return request.json ? choices_json(*choices)
+                      : choices_table(request.collective, *choices) + *saved;
 }
 
 void add_planning_options(CLI::App* command, PlanRequest& request) {

@@ -133,12 +133,19 @@ struct PlanPrediction {
 TOPOCOLL_API Result<std::vector<PlanPrediction>> simulate_plan(const Topology& topology, const Plan& plan,
                                                                const std::vector<std::uint64_t>& sizes);
 
+/// The fastest plan by another algorithm than the chosen one's.
+struct PlanRunnerUp {
+  std::string algorithm;
+  double time_us = 0;
+};
+
 /// The plan that is predicted to be the fastest, by message size.
 struct PlanChoice {
   std::uint64_t min_bytes = 0;
   std::uint64_t max_bytes = 0;
-  PlanPrediction at_most;  ///< at the largest size of the band that was simulated
+  PlanPrediction at_most;  ///< at the largest size of the band that was simulated, a power of two
   Plan plan;
+  std::optional<PlanRunnerUp> runner_up{};  ///< at that size; absent: no other algorithm serves
 };
 /// With what was chosen before the machine was measured again: at each size the plan in force stays unless
 /// another one is quicker by more than twice the model's relative error, so that noise changes nothing.

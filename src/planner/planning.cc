@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <optional>
 #include <utility>
@@ -209,11 +210,15 @@ Result<std::vector<PlanChoice>> choose_plans(const Topology& topology, const Pla
   std::vector<PlanChoice> choices;
   const std::string fingerprint = plan_fingerprint(topology);
   for (PlanBand& band : table->bands) {
-    const std::uint64_t shown = std::min(band.max_bytes, ChooseOptions{}.max_bytes);
+    const std::uint64_t shown = std::bit_floor(std::min(band.max_bytes, ChooseOptions{}.max_bytes));
     auto predicted = simulate_plan(topology, band.plan, {shown});
     if (!predicted.ok()) return predicted.status();
     band.plan.topology_fingerprint = fingerprint;
-    choices.push_back({band.min_bytes, band.max_bytes, std::move(predicted->front()), std::move(band.plan)});
+    choices.push_back(
+        {band.min_bytes, band.max_bytes, std::move(predicted->front()), std::move(band.plan)});
+    if (!band.runner_up) continue;
+    choices.back().runner_up =
+        PlanRunnerUp{std::move(band.runner_up->algorithm), band.runner_up->time_ns / 1e3};
   }
   return choices;
 }

@@ -370,6 +370,25 @@ TEST(TopocollCommand, SimulatesNoPlanOfAnotherCollectiveThanAskedFor) {
   EXPECT_EQ(topocoll_command(asks).status, 0);
 }
 
+TEST(TopocollCommand, TheChoiceNamesItsSizesAndTheNextBest) {
+  const std::string machine = std::string(TOPOCOLL_TEST_DATA) + "/topologies/h200_vm_2gpu.json";
+  const Finished table = topocoll_command({"plan", "compare", machine});
+  ASSERT_EQ(table.status, 0) << table.err;
+  EXPECT_NE(table.out.find("\n                 sizes  plan "), std::string::npos) << table.out;
+  EXPECT_NE(table.out.find("  0 B to "), std::string::npos) << table.out;
+  EXPECT_NE(table.out.find(" or more  "), std::string::npos) << table.out;
+  const Finished json = topocoll_command({"plan", "compare", machine, "--json"});
+  const auto choices = nlohmann::json::parse(json.out);
+  for (const auto& choice : choices) {
+    EXPECT_NE(choice["runner_up"]["algorithm"], choice["algorithm"]);
+    EXPECT_GE(choice["runner_up"]["time_us"],
+              choice["predicted"]["time_us"].get<double>() * (1 - 1e-6));
+  }
+  // Between two GPUs a ring and two_shot do the same at any size that matters.
+  EXPECT_EQ(choices.back()["predicted"]["bytes"], 1 << 30);
+  EXPECT_NEAR(choices.back()["runner_up"]["time_us"], choices.back()["predicted"]["time_us"], 1e-3);
+}
+
 TEST(TopocollCommand, AMachineInPlaceOfAPlanIsNamed) {
   const std::string machine = std::string(TOPOCOLL_FIXTURES) + "/dgx1v_8xV100.json";
   for (const auto& [line, words] : std::vector<std::pair<std::vector<std::string>, std::string>>{
