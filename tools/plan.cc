@@ -146,6 +146,7 @@ Text make(const PlanRequest& request, bool in_words) {
   if (request.any_machine) report->plan.topology_fingerprint.clear();
   if (!request.output.empty()) {
     if (Status s = write_file(request.output, to_json(report->plan)); !s.ok()) return s;
+    if (!request.any_machine) say_bound_to_machine();
   }
   if (Status s = draw(request, asked->topology, *report); !s.ok()) return s;
   if (request.json) return to_json(*report);
@@ -219,11 +220,10 @@ Text save_choices(const PlanRequest& request, std::vector<PlanChoice>& choices) 
     if (Status s = write_file(file, to_json(c.plan)); !s.ok()) return s;
     files += (files.empty() ? "" : ",") + file;
   }
+  if (!request.any_machine) say_bound_to_machine();
   return "TOPOCOLL_PLAN=" + files + "\n";
 }
 
-Text compare(const PlanRequest& request) {
-  if (is_cluster(request)) {
 std::string choices_json(const std::vector<PlanChoice>& choices) {
   auto array = nlohmann::ordered_json::array();
   for (const PlanChoice& c : choices) {
@@ -262,6 +262,8 @@ std::string choices_table(const std::string& collective, const std::vector<PlanC
   return text;
 }
 
+Text compare(const PlanRequest& request) {
+  if (is_cluster(request)) {
     return Status(Cause::kUnsupported,
                   "plan compare is for one machine: plan make, explain and simulate take --nodes "
                   "and --fabric, and simulate "

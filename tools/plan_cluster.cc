@@ -90,6 +90,7 @@ Text make_cluster_plan(const PlanRequest& request, bool in_words) {
     if (!plan.ok()) return plan.status();
     if (request.any_machine) plan->topology_fingerprint.clear();
     if (Status s = write_file(request.output, to_json(*plan)); !s.ok()) return s;
+    if (!request.any_machine) say_bound_to_machine();
   }
   if (!request.topology_output.empty()) {
     const auto topology = expanded_topology(*report);

@@ -300,6 +300,7 @@ TEST(TopocollCommand, TheChoiceBySizeIsWrittenForTopocollPlan) {
       ::testing::TempDir() + "/topocoll_choice_" + std::to_string(::getpid());
   const Finished f = topocoll_command({"plan", "compare", machine, "--output", folder});
   ASSERT_EQ(f.status, 0) << f.err;
+  EXPECT_NE(f.err.find("--any-machine"), std::string::npos) << f.err;
   const std::size_t at = f.out.find("TOPOCOLL_PLAN=");
   ASSERT_NE(at, std::string::npos) << f.out;
   std::stringstream files(f.out.substr(at + 14, f.out.size() - at - 15));
@@ -368,6 +369,19 @@ TEST(TopocollCommand, SimulatesNoPlanOfAnotherCollectiveThanAskedFor) {
       << f.err;
   asks.back() = "all_gather";
   EXPECT_EQ(topocoll_command(asks).status, 0);
+}
+
+TEST(TopocollCommand, WhereAWrittenPlanRunsIsSaid) {
+  const std::string machine = std::string(TOPOCOLL_FIXTURES) + "/dgx1v_8xV100.json";
+  const TemporaryFile plan("");
+  std::vector<std::string> line{"plan", "make", machine, "--output", plan.path()};
+  const Finished bound = topocoll_command(line);
+  EXPECT_EQ(bound.status, 0);
+  EXPECT_TRUE(is_one_line(bound.err)) << bound.err;
+  EXPECT_NE(bound.err.find("only groups of CPU ranks run plans so far"), std::string::npos);
+  EXPECT_NE(bound.err.find("--any-machine"), std::string::npos);
+  line.emplace_back("--any-machine");
+  EXPECT_EQ(topocoll_command(line).err, "");
 }
 
 TEST(TopocollCommand, TheChoiceNamesItsSizesAndTheNextBest) {
