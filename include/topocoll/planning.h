@@ -89,7 +89,8 @@ struct PlanningReport {
   std::optional<PlannedRing> listed_ring;
   std::vector<PlanCandidate> candidates;
   std::vector<PlanningWish> wishes;  ///< links of the bottleneck, most helpful first
-  bool wishes_asked = true;          ///< each costs a bound: not on machines of more than 128 ranks
+  /// Each costs a bound: not on machines of more than 128 ranks, 16 of an all_to_all.
+  bool wishes_asked = true;
   int declared_links = 0;            ///< capacities that rest on what the system declares
   int measured_links = 0;
 };

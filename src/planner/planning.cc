@@ -23,8 +23,6 @@
 namespace topocoll {
 namespace {
 
-constexpr int kMostWishingRanks = 128;
-
 Status check(const PlanningRequest& request, const Graph& graph) {
   switch (request.kind) {
     case CollectiveKind::kAllReduce:
@@ -153,7 +151,7 @@ Result<PlanningReport> plan_collective(const Topology& topology, const PlanningR
   report.trees = std::move(best->trees);
   report.rings = std::move(best->rings);
   report.listed_ring = std::move(best->listed_ring);
-  report.wishes_asked = graph.ranks() <= kMostWishingRanks;
+  report.wishes_asked = wishes_are_asked(graph, request.kind);
   if (report.wishes_asked) report.wishes = wishes(graph, *bound, request);
   return report;
 }

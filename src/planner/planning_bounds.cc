@@ -17,7 +17,9 @@ namespace {
 constexpr std::size_t kMostWishes = 64;
 constexpr std::size_t kMostWishesOfMany = 16;
 constexpr int kManyRanks = 32;
-constexpr int kMostAskedExchange = 16;
+constexpr int kMostWishingRanks = 128;
+/// Each bound of an all_to_all is a linear program, which takes long for many ranks.
+constexpr int kMostWishingExchange = 16;
 /// Longer lists of ranks are told by their number.
 constexpr std::size_t kMostNamed = 16;
 
@@ -116,10 +118,13 @@ Result<BoundOf> bound_of(const Graph& graph, CollectiveKind kind, int root) {
   }
 }
 
+bool wishes_are_asked(const Graph& graph, CollectiveKind kind) {
+  return graph.ranks() <=
+         (kind == CollectiveKind::kAllToAll ? kMostWishingExchange : kMostWishingRanks);
+}
+
 std::vector<PlanningWish> wishes(const Graph& graph, const BoundOf& bound, const PlanningRequest& request) {
   std::vector<PlanningWish> result;
-  // Each bound of an all_to_all is a linear program, which takes long for many ranks.
-  if (request.kind == CollectiveKind::kAllToAll && graph.ranks() > kMostAskedExchange) return result;
   const std::vector<int> links = links_between(
       graph, bound.parts, graph.ranks() > kManyRanks ? kMostWishesOfMany : kMostWishes);
   const auto ask = [&](std::initializer_list<int> wider) {

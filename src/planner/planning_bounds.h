@@ -26,6 +26,8 @@ Result<BoundOf> bound_of(const Graph& graph, CollectiveKind kind, int root);
 /// Of an all_to_all whose ways have been found already.
 BoundOf bound_of(const Graph& graph, const Exchange& exchange);
 
+/// Whether wishes() are worth their time: not among more than 128 ranks, 16 of an all_to_all.
+bool wishes_are_asked(const Graph& graph, CollectiveKind kind);
 /// Bounds with one link of the bottleneck twice as wide, and with both directions where they help
 /// more than either alone; the most helpful first. At most 64 links are asked about, 16 where there
 /// are more than 32 ranks.

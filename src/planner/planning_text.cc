@@ -137,6 +137,8 @@ std::string explain(const PlanningReport& report) {
   text += "\nwhat would help\n";
   if (!report.wishes_asked) {
     text += "  not asked among so many ranks\n";
+  } else if (report.bottleneck.empty()) {
+    text += "  not known, as what sets the bound is not\n";
   } else if (report.wishes.empty()) {
     text += "  no single link, nor both directions of one: the bound rests on several at once\n";
   }

@@ -206,6 +206,23 @@ TEST(Planning, TheBusiestLinkOfTreesIsTheSumOfWhatTheyLoadOnIt) {
   EXPECT_NEAR(report->link_gbps, most, 1e-6 * most);
 }
 
+TEST(Planning, WishesThatNobodyAskedForAreNotDenied) {
+  Json file = {{"unit", "GB/s per direction"},
+               {"nodes", {{{"id", "sw"}, {"kind", "sw"}}}},
+               {"edges", Json::array()}};
+  for (int g = 0; g < 17; ++g) {
+    const std::string id = "g" + std::to_string(g);
+    file["nodes"].push_back({{"id", id}, {"kind", "gpu"}});
+    file["edges"].push_back({id, "sw", 10});
+    file["edges"].push_back({"sw", id, 10});
+  }
+  const auto report =
+      plan_collective(import_topology(file.dump(), "star").value(), {Kind::kAllToAll});
+  ASSERT_TRUE(report.ok()) << report.status().to_string();
+  EXPECT_FALSE(report->wishes_asked);
+  EXPECT_NE(explain(*report).find("not asked among so many ranks"), std::string::npos);
+}
+
 TEST(Planning, WordsOfOneThingAreNoPlurals) {
   std::string words;
   for (const Kind kind : {Kind::kAllReduce, Kind::kAllToAll, Kind::kBroadcast}) {
