@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
@@ -94,8 +95,9 @@ Text check(const PlanRequest& request) {
   }
   std::size_t steps = 0;
   for (const auto& of_rank : plan->steps) steps += of_rank.size();
-  return fmt::format("{}: OK, {} {} on {} rank{}, {} steps\n", request.file, name(plan->kind),
-                     plan->algorithm, plan->ranks, plan->ranks == 1 ? "" : "s", steps);
+  return fmt::format("{}: OK, {} {} on {} rank{}, {} step{}\n", request.file, name(plan->kind),
+                     plan->algorithm, plan->ranks, plan->ranks == 1 ? "" : "s", steps,
+                     steps == 1 ? "" : "s");
 }
 
 struct Question {
@@ -109,12 +111,13 @@ Result<Question> question(const PlanRequest& request) {
   auto topology = load_topology(request.input);
   if (!topology.ok()) return topology.status();
   if (Status s = leave_out(request.without, *topology); !s.ok()) return s;
-  if (topology->of_kind(NodeKind::kGpu).size() < 2) {
-    return Status(Cause::kUnsupported,
-                  fmt::format("{} has {} GPUs: plans are made for two or more; groups of CPU ranks use direct "
-                              "plans (topocoll plan show)",
-                              topology->host.empty() ? "the topology" : topology->host,
-                              topology->of_kind(NodeKind::kGpu).size()));
+  if (const auto gpus = topology->of_kind(NodeKind::kGpu).size(); gpus < 2) {
+    return Status(
+        Cause::kUnsupported,
+        fmt::format(
+            "{} has {} GPU{}: plans are made for two or more; groups of CPU ranks use direct "
+            "plans (topocoll plan show)",
+            topology->host.empty() ? "the topology" : topology->host, gpus, gpus == 1 ? "" : "s"));
   }
   return Question{std::move(*topology), {*kind, request.root, request.channels}};
 }
@@ -144,14 +147,16 @@ Text make(const PlanRequest& request, bool in_words) {
   if (request.any_machine) report->plan.topology_fingerprint.clear();
   if (!request.output.empty()) {
     if (Status s = write_file(request.output, to_json(report->plan)); !s.ok()) return s;
+    if (!request.any_machine) say_bound_to_machine();
   }
   if (Status s = draw(request, asked->topology, *report); !s.ok()) return s;
   if (request.json) return to_json(*report);
   if (in_words) return explain(*report);
-  return fmt::format("{} on {} ranks: {} {:.4g} GB/s, bound {:.4g} ({}), {:.1f} %{}\n", name(report->kind),
-                     report->ranks.size(), report->algorithm, report->plan_gbps, report->bound_gbps,
-                     report->bound, 100 * report->plan_gbps / report->bound_gbps,
-                     report->bottleneck.empty() ? "" : "; limited by " + report->bottleneck);
+  return fmt::format(
+      "{} on {} ranks: {} {:.4g} GB/s, bound {:.4g} ({}), {:.1f} %{}\n{}\n", name(report->kind),
+      report->ranks.size(), report->algorithm, report->plan_gbps, report->bound_gbps, report->bound,
+      100 * report->plan_gbps / report->bound_gbps,
+      report->bottleneck.empty() ? "" : "; limited by " + report->bottleneck, unit_words(*report));
 }
 
 Text simulate(const PlanRequest& request) {
@@ -216,7 +221,46 @@ Text save_choices(const PlanRequest& request, std::vector<PlanChoice>& choices) 
     if (Status s = write_file(file, to_json(c.plan)); !s.ok()) return s;
     files += (files.empty() ? "" : ",") + file;
   }
+  if (!request.any_machine) say_bound_to_machine();
   return "TOPOCOLL_PLAN=" + files + "\n";
+}
+
+std::string choices_json(const std::vector<PlanChoice>& choices) {
+  auto array = nlohmann::ordered_json::array();
+  for (const PlanChoice& c : choices) {
+    array.push_back({{"min_bytes", c.min_bytes},
+                     {"max_bytes", c.max_bytes},
+                     {"algorithm", c.plan.algorithm},
+                     {"predicted", prediction_json(c.at_most)}});
+    if (!c.runner_up) continue;
+    array.back()["runner_up"] = {{"algorithm", c.runner_up->algorithm},
+                                 {"time_us", c.runner_up->time_us}};
+  }
+  return array.dump(1) + "\n";
+}
+
+/// "16 KiB to 1 MiB", where the next row begins; of the last one "1 MiB or more".
+std::string band_text(const PlanChoice& c) {
+  if (c.max_bytes == std::numeric_limits<std::uint64_t>::max())
+    return size_text(c.min_bytes) + " or more";
+  return fmt::format("{} to {}", size_text(c.min_bytes), size_text(c.max_bytes + 1));
+}
+
+std::string choices_table(const std::string& collective, const std::vector<PlanChoice>& choices) {
+  std::string text = fmt::format(
+      "{}: the fastest plan by message size, as simulated, and the next best algorithm; times are "
+      "at "
+      "the size that \"at\" says\n"
+      "{:>22}  {:<24} {:>10} {:>12}  {:<24} {:>12}\n",
+      collective, "sizes", "plan", "at", "time us", "next best", "time us");
+  for (const PlanChoice& c : choices) {
+    text += fmt::format("{:>22}  {:<24} {:>10} {:>12.2f}  ", band_text(c), c.plan.algorithm,
+                        size_text(c.at_most.bytes), c.at_most.time_us);
+    text += c.runner_up
+                ? fmt::format("{:<24} {:>12.2f}\n", c.runner_up->algorithm, c.runner_up->time_us)
+                : "none\n";
+  }
+  return text;
 }
 
 Text compare(const PlanRequest& request) {
@@ -236,24 +280,8 @@ Text compare(const PlanRequest& request) {
   Text saved = std::string();
   if (!request.output.empty()) saved = save_choices(request, *choices);
   if (!saved.ok()) return saved.status();
-  if (request.json) {
-    auto array = nlohmann::ordered_json::array();
-    for (const PlanChoice& c : *choices) {
-      array.push_back({{"min_bytes", c.min_bytes},
-                       {"max_bytes", c.max_bytes},
-                       {"algorithm", c.plan.algorithm},
-                       {"predicted", prediction_json(c.at_most)}});
-    }
-    return array.dump(1) + "\n";
-  }
-  std::string text = fmt::format(
-      "{}: the fastest plan by message size, as simulated\n{:>12}  {:<24} {:>12} {:>10}\n",
-      request.collective, "from", "plan", "at", "time us");
-  for (const PlanChoice& c : *choices) {
-    text += fmt::format("{:>12}  {:<24} {:>12} {:>10.2f}\n", size_text(c.min_bytes),
-                        c.plan.algorithm, size_text(c.at_most.bytes), c.at_most.time_us);
-  }
-  return text + *saved;
+  return request.json ? choices_json(*choices)
+                      : choices_table(request.collective, *choices) + *saved;
 }
 
 void add_planning_options(CLI::App* command, PlanRequest& request) {

@@ -60,10 +60,10 @@ Result<ClusterReport> planned(const PlanRequest& request) {
 
 std::string summary(const ClusterReport& report) {
   return fmt::format(
-      "{} on {} nodes, {} ranks: {} {:.4g} GB/s, bound {:.4g} ({}), {:.1f} %; limited by {}\n",
+      "{} on {} nodes, {} ranks: {} {:.4g} GB/s, bound {:.4g} ({}), {:.1f} %; limited by {}\n{}\n",
       name(report.kind), report.nodes, report.ranks, report.algorithm, report.plan_gbps,
       report.bound_gbps, report.bound, 100 * report.plan_gbps / report.bound_gbps,
-      report.bottleneck);
+      report.bottleneck, unit_words(report));
 }
 
 }  // namespace
@@ -90,6 +90,7 @@ Text make_cluster_plan(const PlanRequest& request, bool in_words) {
     if (!plan.ok()) return plan.status();
     if (request.any_machine) plan->topology_fingerprint.clear();
     if (Status s = write_file(request.output, to_json(*plan)); !s.ok()) return s;
+    if (!request.any_machine) say_bound_to_machine();
   }
   if (!request.topology_output.empty()) {
     const auto topology = expanded_topology(*report);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <cstdio>
 #include <string_view>
 #include <system_error>
 
@@ -89,6 +90,13 @@ std::string prediction_header() {
 std::string prediction_line(const PlanPrediction& p) {
   return fmt::format("{:>10} {:>8} {:>12.2f} {:>10.2f} {:>10.2f}", size_text(p.bytes), p.windows,
                      p.time_us, p.algbw_gbps, p.spread_us);
+}
+
+void say_bound_to_machine() {
+  constexpr std::string_view kText =
+      "topocoll: note: only groups of CPU ranks run plans so far, and this one only on the machine "
+      "it is made for: --any-machine lets it run elsewhere\n";
+  std::fwrite(kText.data(), 1, kText.size(), stderr);
 }
 
 }  // namespace topocoll::tools

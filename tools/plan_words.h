@@ -36,4 +36,7 @@ nlohmann::ordered_json prediction_json(const PlanPrediction& p);
 std::string prediction_header();
 std::string prediction_line(const PlanPrediction& p);
 
+/// On stderr, where a plan is written that names its machine: which groups run it.
+void say_bound_to_machine();
+
 }  // namespace topocoll::tools

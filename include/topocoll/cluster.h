@@ -96,6 +96,8 @@ struct ClusterReport {
 TOPOCOLL_API Result<ClusterReport> plan_cluster(const Topology& node, const Fabric& fabric,
                                                 const ClusterRequest& request);
 TOPOCOLL_API std::string to_json(const ClusterReport& report);
+/// One line without its end: which bytes the report's GB/s count, and what the fraction is.
+TOPOCOLL_API std::string unit_words(const ClusterReport& report);
 TOPOCOLL_API std::string explain(const ClusterReport& report);
 
 /// The steps of one rank, in program order; no other rank's steps are made.

@@ -65,6 +65,8 @@ struct PlanningWish {
   std::string from;
   std::string to;
   double bound_gbps = 0;
+  bool both_ways =
+      false;  ///< with the link from `to` back to `from`; only where neither alone helps as much
 };
 
 struct PlanningReport {
@@ -79,6 +81,7 @@ struct PlanningReport {
   std::vector<std::string> cut;    ///< where a cut sets the bound: nodes on the side that has fewer ranks
   std::string algorithm;
   double plan_gbps = 0;
+  double link_gbps = 0;  ///< what the busiest link carries meanwhile, one way; 0: not known
   Plan plan;
   std::vector<PlannedTree> trees;  ///< of tree plans, as they are executed
   std::vector<PlannedRing> rings;  ///< of ring plans
@@ -86,16 +89,20 @@ struct PlanningReport {
   std::optional<PlannedRing> listed_ring;
   std::vector<PlanCandidate> candidates;
   std::vector<PlanningWish> wishes;  ///< links of the bottleneck, most helpful first
-  bool wishes_asked = true;          ///< each costs a bound: not on machines of more than 128 ranks
+  /// Each costs a bound: not on machines of more than 128 ranks, 16 of an all_to_all.
+  bool wishes_asked = true;
   int declared_links = 0;            ///< capacities that rest on what the system declares
   int measured_links = 0;
 };
 
 TOPOCOLL_API Result<PlanningReport> plan_collective(const Topology& topology, const PlanningRequest& request);
 
-/// One object: kind, unit, bound, bound_gbps, plan_gbps, bottleneck, algorithm, fingerprint, trees, rings,
-/// candidates, wishes.
+/// One object: kind, unit, bound, bound_gbps, plan_gbps, link_gbps, bottleneck, algorithm,
+/// fingerprint, trees, rings, candidates, wishes.
 TOPOCOLL_API std::string to_json(const PlanningReport& report);
+/// One line without its end: which bytes the report's GB/s count, what a link carries, and what the
+/// fraction is.
+TOPOCOLL_API std::string unit_words(const PlanningReport& report);
 /// In words: the plan, the bound, the gap, why this one, and what would help.
 TOPOCOLL_API std::string explain(const PlanningReport& report);
 /// The rings or the largest trees, and the cut, for render_svg(), render_html() and render_dot() of the topology.
@@ -127,12 +134,19 @@ struct PlanPrediction {
 TOPOCOLL_API Result<std::vector<PlanPrediction>> simulate_plan(const Topology& topology, const Plan& plan,
                                                                const std::vector<std::uint64_t>& sizes);
 
+/// The fastest plan by another algorithm than the chosen one's.
+struct PlanRunnerUp {
+  std::string algorithm;
+  double time_us = 0;
+};
+
 /// The plan that is predicted to be the fastest, by message size.
 struct PlanChoice {
   std::uint64_t min_bytes = 0;
   std::uint64_t max_bytes = 0;
-  PlanPrediction at_most;  ///< at the largest size of the band that was simulated
+  PlanPrediction at_most;  ///< at the largest size of the band that was simulated, a power of two
   Plan plan;
+  std::optional<PlanRunnerUp> runner_up{};  ///< at that size; absent: no other algorithm serves
 };
 /// With what was chosen before the machine was measured again: at each size the plan in force stays unless
 /// another one is quicker by more than twice the model's relative error, so that noise changes nothing.

@@ -72,7 +72,8 @@ Status check_plans(const std::vector<Plan>& plans, const ChooseOptions& options)
 }
 
 /// Appends the winner at 2^i, or extends the last band if it is the same plan.
-void extend(PlanTable& table, const Plan& plan, const Trial& trial, std::uint64_t bytes) {
+void extend(PlanTable& table, const Plan& plan, const Trial& trial, std::uint64_t bytes,
+            std::optional<RunnerUp> runner_up) {
   Plan banded = plan;
   banded.min_bytes = table.bands.empty() ? 0 : bytes;
   banded.max_bytes = std::numeric_limits<std::uint64_t>::max();
@@ -95,8 +96,22 @@ void extend(PlanTable& table, const Plan& plan, const Trial& trial, std::uint64_
   band.windows = trial.windows;
   band.predicted_gbps = trial.time_ns > 0 ? static_cast<double>(bytes) / trial.time_ns : 0;
   band.predicted_spread = trial.spread;
+  band.runner_up = std::move(runner_up);
   band.plan = std::move(banded);
   table.bands.push_back(std::move(band));
+}
+
+/// The quickest of `plans` that is not by the winner's algorithm; `trials` are theirs.
+std::optional<RunnerUp> runner_up(const std::vector<Plan>& plans, const std::vector<Trial>& trials,
+                                  const Plan& winner) {
+  std::optional<RunnerUp> next;
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    if (plans[i].algorithm == winner.algorithm) continue;
+    if (!next || trials[i].time_ns < next->time_ns) {
+      next = RunnerUp{plans[i].algorithm, trials[i].time_ns};
+    }
+  }
+  return next;
 }
 
 Result<PlanTable> make_table(const PlanTable* current, const std::vector<Plan>& plans,
@@ -107,9 +122,11 @@ Result<PlanTable> make_table(const PlanTable* current, const std::vector<Plan>& 
   for (std::uint64_t bytes = std::bit_floor(options.min_bytes);; bytes *= 2) {
     const Plan* winner = nullptr;
     Trial best;
+    std::vector<Trial> trials;
     for (const Plan& plan : plans) {
       const Result<Trial> trial = try_plan(plan, graph, routes, model, options, bytes);
       if (!trial.ok()) return trial.status();
+      trials.push_back(*trial);
       if (winner == nullptr || trial->time_ns < best.time_ns * (1 - 1e-9)) {
         winner = &plan;
         best = *trial;
@@ -124,7 +141,7 @@ Result<PlanTable> make_table(const PlanTable* current, const std::vector<Plan>& 
         best = *kept;
       }
     }
-    extend(table, *winner, best, bytes);
+    extend(table, *winner, best, bytes, runner_up(plans, trials, *winner));
     if (bytes > options.max_bytes / 2) break;
   }
   return table;

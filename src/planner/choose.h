@@ -15,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -52,6 +53,12 @@ struct ChooseOptions {
   std::int64_t max_steps = 200'000;  ///< of all ranks and windows; large plans get fewer windows
 };
 
+/// The quickest plan by another algorithm than the band's: shows how close it is, and ties.
+struct RunnerUp {
+  std::string algorithm;
+  double time_ns = 0;
+};
+
 struct PlanBand {
   std::uint64_t min_bytes = 0;
   std::uint64_t max_bytes = 0;
@@ -59,6 +66,7 @@ struct PlanBand {
   int windows = 1;              ///< at the band's largest simulated size
   double predicted_gbps = 0;    ///< algorithm bandwidth there
   double predicted_spread = 0;  ///< (latest - earliest finish) / time there
+  std::optional<RunnerUp> runner_up{};  ///< there; absent: no other algorithm serves the kind
 };
 
 struct PlanTable {

@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "planner/counted.h"
 #include "planner/index.h"
 
 namespace topocoll {
@@ -105,6 +106,13 @@ class CellMaker {
     for (const FabricPort& port : ports_) {
       out_of_[at(port.rail)] += port.out_gbps;
       into_[at(port.rail)] += port.in_gbps;
+    }
+    // Ports of GPUs are on the first rails, one each.
+    if (const int gpus = node_.ranks(); fabric_.ports.empty() && gpus < fabric_.rails) {
+      return invalid(fmt::format(
+          "fabric: the node has {} and the fabric {}, so some rails have no port: set rails to {} "
+          "or fewer, or name each rail's ports",
+          counted(gpus, "GPU"), counted(fabric_.rails, "rail"), gpus));
     }
     for (int r = 0; r < fabric_.rails; ++r) {
       if (out_of_[at(r)] > 0 && into_[at(r)] > 0) continue;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/plain_text.h"
+#include "planner/algbw_words.h"
 #include "topocoll/cluster.h"
 
 namespace topocoll {
@@ -40,6 +41,10 @@ std::string to_json(const ClusterReport& report) {
   return json.dump(1) + "\n";
 }
 
+std::string unit_words(const ClusterReport& report) {
+  return fmt::format("{}; {}", algbw_words(report.kind), fraction_words(report.bound));
+}
+
 std::string explain(const ClusterReport& report) {
   std::string text = fmt::format("{} on {} nodes of {} GPUs, {} ranks", name(report.kind),
                                  report.nodes, report.gpus.size(), report.ranks);
@@ -53,6 +58,7 @@ std::string explain(const ClusterReport& report) {
               : "       no plan exceeds it; whether one reaches it is not known\n";
   text +=
       fmt::format("       it is set by what passes between {} and the rest\n", report.bottleneck);
+  text += fmt::format("       {}\n", unit_words(report));
   text += "\nlanes between nodes\n";
   for (const ClusterLane& lane : report.lanes) {
     text += fmt::format("  rail {}: {} -> {} of the next node, {:.3g} % of the traffic\n",

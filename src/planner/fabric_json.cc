@@ -6,6 +6,7 @@
 #include "planner/graph.h"
 #include "topocoll/cluster.h"
 #include "topology/checked_json.h"
+#include "topology/file_kind.h"
 
 namespace topocoll {
 namespace {
@@ -76,7 +77,9 @@ Result<Fabric> fabric_from_json(std::string_view text, const std::string& file) 
   if (!json.ok()) return json.status();
   JsonErrors errors{file};
   Fabric fabric;
-  read_fabric(JsonView(*json, errors), fabric, errors);
+  const JsonView root(*json, errors);
+  refuse_other_files(root, FileKind::kFabric);
+  read_fabric(root, fabric, errors);
   if (!errors.ok()) return errors.status();
   return fabric;
 }

@@ -10,6 +10,7 @@
 #include "planner/steps.h"
 #include "topocoll/plan.h"
 #include "topology/checked_json.h"
+#include "topology/file_kind.h"
 
 namespace topocoll {
 namespace {
@@ -186,6 +187,7 @@ Result<Plan> plan_from_json(std::string_view text) {
   JsonErrors errors("plan");
   const JsonView root(*json, errors);
   Plan plan;
+  refuse_other_files(root, FileKind::kPlan);
   read_header(root, plan);
   const JsonView programs = root["steps"];
   const std::size_t ranks = programs.array(kMaxPlanRanks);

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -21,8 +23,6 @@
 
 namespace topocoll {
 namespace {
-
-constexpr int kMostWishingRanks = 128;
 
 Status check(const PlanningRequest& request, const Graph& graph) {
   switch (request.kind) {
@@ -70,6 +70,18 @@ struct Scales {
   std::optional<Made> best;
   Status first_error;
 };
+
+/// By the plan's own routes; 0 if it has none.
+double busiest_link(const Plan& plan) {
+  std::map<std::pair<std::string, std::string>, double> load;
+  double most = 0;
+  for (const Route& route : plan.routes) {
+    for (std::size_t i = 1; i < route.path.size(); ++i) {
+      most = std::max(most, load[{route.path[i - 1], route.path[i]}] += route.gbps);
+    }
+  }
+  return most;
+}
 
 void weigh_trees_and_rings(const Graph& graph, const PlanningRequest& request, Scales& scales) {
   const auto& best = scales.best;
@@ -134,12 +146,13 @@ Result<PlanningReport> plan_collective(const Topology& topology, const PlanningR
   }
   report.algorithm = best->algorithm;
   report.plan_gbps = best->gbps;
+  report.link_gbps = busiest_link(best->plan);
   report.plan = std::move(best->plan);
   report.plan.topology_fingerprint = report.fingerprint;
   report.trees = std::move(best->trees);
   report.rings = std::move(best->rings);
   report.listed_ring = std::move(best->listed_ring);
-  report.wishes_asked = graph.ranks() <= kMostWishingRanks;
+  report.wishes_asked = wishes_are_asked(graph, request.kind);
   if (report.wishes_asked) report.wishes = wishes(graph, *bound, request);
   return report;
 }
@@ -196,11 +209,15 @@ Result<std::vector<PlanChoice>> choose_plans(const Topology& topology, const Pla
   std::vector<PlanChoice> choices;
   const std::string fingerprint = plan_fingerprint(topology);
   for (PlanBand& band : table->bands) {
-    const std::uint64_t shown = std::min(band.max_bytes, ChooseOptions{}.max_bytes);
+    const std::uint64_t shown = std::bit_floor(std::min(band.max_bytes, ChooseOptions{}.max_bytes));
     auto predicted = simulate_plan(topology, band.plan, {shown});
     if (!predicted.ok()) return predicted.status();
     band.plan.topology_fingerprint = fingerprint;
-    choices.push_back({band.min_bytes, band.max_bytes, std::move(predicted->front()), std::move(band.plan)});
+    choices.push_back(
+        {band.min_bytes, band.max_bytes, std::move(predicted->front()), std::move(band.plan)});
+    if (!band.runner_up) continue;
+    choices.back().runner_up =
+        PlanRunnerUp{std::move(band.runner_up->algorithm), band.runner_up->time_ns / 1e3};
   }
   return choices;
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <map>
 #include <utility>
 
@@ -16,7 +17,9 @@ namespace {
 constexpr std::size_t kMostWishes = 64;
 constexpr std::size_t kMostWishesOfMany = 16;
 constexpr int kManyRanks = 32;
-constexpr int kMostAskedExchange = 16;
+constexpr int kMostWishingRanks = 128;
+/// Each bound of an all_to_all is a linear program, which takes long for many ranks.
+constexpr int kMostWishingExchange = 16;
 /// Longer lists of ranks are told by their number.
 constexpr std::size_t kMostNamed = 16;
 
@@ -73,6 +76,16 @@ Result<BoundOf> rooted_bound(const Graph& graph, int root, bool toward_root) {
   return BoundOf{*algbw, graph.groups.empty(), what_passes(graph, parts), std::move(parts)};
 }
 
+/// The first links that lead from one part to another, `most` at most.
+std::vector<int> links_between(const Graph& graph, const Parts& parts, std::size_t most) {
+  std::vector<int> links;
+  for (std::size_t l = 0; l < graph.links.size() && !parts.empty() && links.size() < most; ++l) {
+    if (parts[at(graph.links[l].from)] != parts[at(graph.links[l].to)])
+      links.push_back(static_cast<int>(l));
+  }
+  return links;
+}
+
 }  // namespace
 
 BoundOf bound_of(const Graph& graph, const Exchange& exchange) {
@@ -105,21 +118,43 @@ Result<BoundOf> bound_of(const Graph& graph, CollectiveKind kind, int root) {
   }
 }
 
+bool wishes_are_asked(const Graph& graph, CollectiveKind kind) {
+  return graph.ranks() <=
+         (kind == CollectiveKind::kAllToAll ? kMostWishingExchange : kMostWishingRanks);
+}
+
 std::vector<PlanningWish> wishes(const Graph& graph, const BoundOf& bound, const PlanningRequest& request) {
   std::vector<PlanningWish> result;
-  // Each bound of an all_to_all is a linear program, which takes long for many ranks.
-  if (request.kind == CollectiveKind::kAllToAll && graph.ranks() > kMostAskedExchange) return result;
-  const std::size_t most = graph.ranks() > kManyRanks ? kMostWishesOfMany : kMostWishes;
-  std::size_t asked = 0;
-  for (std::size_t l = 0; l < graph.links.size() && !bound.parts.empty() && asked < most; ++l) {
-    const GraphLink& link = graph.links[l];
-    if (bound.parts[at(link.from)] == bound.parts[at(link.to)]) continue;
-    ++asked;
+  const std::vector<int> links = links_between(
+      graph, bound.parts, graph.ranks() > kManyRanks ? kMostWishesOfMany : kMostWishes);
+  const auto ask = [&](std::initializer_list<int> wider) {
     Graph better = graph;
-    better.links[l].capacity *= 2;
+    for (const int l : wider) better.links[at(l)].capacity *= 2;
     const auto with = bound_of(better, request.kind, request.root);
-    if (!with.ok() || !(with->algbw > bound.algbw)) continue;
-    result.push_back({graph.nodes[at(link.from)].id, graph.nodes[at(link.to)].id, with->algbw.to_double()});
+    return with.ok() && with->algbw > bound.algbw ? with->algbw : bound.algbw;
+  };
+  const auto wish = [&](int l, bool both_ways, const Rational& algbw) {
+    const GraphLink& link = graph.links[at(l)];
+    result.push_back(
+        {graph.nodes[at(link.from)].id, graph.nodes[at(link.to)].id, algbw.to_double(), both_ways});
+  };
+  std::vector<Rational> alone;
+  for (const int l : links) {
+    alone.push_back(ask({l}));
+    if (alone.back() > bound.algbw) wish(l, false, alone.back());
+  }
+  // A slot or cable that is replaced gets wider both ways, and the bound may rest on both.
+  for (std::size_t i = 0; i < links.size(); ++i) {
+    const auto back =
+        std::find_if(links.begin() + static_cast<std::ptrdiff_t>(i), links.end(), [&](int l) {
+          return graph.links[at(l)].from == graph.links[at(links[i])].to &&
+                 graph.links[at(l)].to == graph.links[at(links[i])].from;
+        });
+    if (back == links.end()) continue;
+    const Rational together = ask({links[i], *back});
+    const Rational& there = alone[i];
+    const Rational& here = alone[static_cast<std::size_t>(back - links.begin())];
+    if (together > there && together > here) wish(links[i], true, together);
   }
   std::stable_sort(result.begin(), result.end(),
                    [](const PlanningWish& a, const PlanningWish& b) { return a.bound_gbps > b.bound_gbps; });

@@ -26,8 +26,11 @@ Result<BoundOf> bound_of(const Graph& graph, CollectiveKind kind, int root);
 /// Of an all_to_all whose ways have been found already.
 BoundOf bound_of(const Graph& graph, const Exchange& exchange);
 
-/// Bounds with one link of the bottleneck twice as wide, the most helpful first; at most 64 links are asked about,
-/// 16 where there are more than 32 ranks.
+/// Whether wishes() are worth their time: not among more than 128 ranks, 16 of an all_to_all.
+bool wishes_are_asked(const Graph& graph, CollectiveKind kind);
+/// Bounds with one link of the bottleneck twice as wide, and with both directions where they help
+/// more than either alone; the most helpful first. At most 64 links are asked about, 16 where there
+/// are more than 32 ranks.
 std::vector<PlanningWish> wishes(const Graph& graph, const BoundOf& bound, const PlanningRequest& request);
 
 /// Where two parts hold all ranks: ids of the nodes in the one with fewer.

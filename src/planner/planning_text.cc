@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/plain_text.h"
+#include "planner/algbw_words.h"
 #include "topocoll/planning.h"
 
 namespace topocoll {
@@ -53,6 +54,7 @@ std::string to_json(const PlanningReport& report) {
   json["bottleneck"] = report.bottleneck;
   json["algorithm"] = report.algorithm;
   json["plan_gbps"] = report.plan_gbps;
+  if (report.link_gbps > 0) json["link_gbps"] = report.link_gbps;
   json["fingerprint"] = report.fingerprint;
   json["declared_links"] = report.declared_links;
   json["measured_links"] = report.measured_links;
@@ -74,9 +76,19 @@ std::string to_json(const PlanningReport& report) {
   }
   json["wishes"] = Json::array();
   for (const PlanningWish& wish : report.wishes) {
-    json["wishes"].push_back({{"from", wish.from}, {"to", wish.to}, {"bound_gbps", wish.bound_gbps}});
+    json["wishes"].push_back({{"from", wish.from},
+                              {"to", wish.to},
+                              {"both_ways", wish.both_ways},
+                              {"bound_gbps", wish.bound_gbps}});
   }
   return json.dump(1) + "\n";
+}
+
+std::string unit_words(const PlanningReport& report) {
+  const std::string link =
+      report.link_gbps > 0 ? fmt::format("; the busiest link carries {:.4g} GB/s", report.link_gbps)
+                           : "";
+  return fmt::format("{}{}; {}", algbw_words(report.kind), link, fraction_words(report.bound));
 }
 
 std::string explain(const PlanningReport& report) {
@@ -94,6 +106,7 @@ std::string explain(const PlanningReport& report) {
   }
   text += fmt::format("       {} link capacities are measured, {} declared by the system\n", report.measured_links,
                       report.declared_links);
+  text += fmt::format("       {}\n", unit_words(report));
   if (!report.rings.empty()) {
     text += "\nrings, in sending order\n";
     for (std::size_t i = 0; i < std::min(kShown, report.rings.size()); ++i) {
@@ -125,12 +138,16 @@ std::string explain(const PlanningReport& report) {
   text += "\nwhat would help\n";
   if (!report.wishes_asked) {
     text += "  not asked among so many ranks\n";
+  } else if (report.bottleneck.empty()) {
+    text += "  not known, as what sets the bound is not\n";
   } else if (report.wishes.empty()) {
-    text += "  no single link: the bound rests on several at once\n";
+    text += "  no single link, nor both directions of one: the bound rests on several at once\n";
   }
   for (std::size_t i = 0; i < std::min(kShown, report.wishes.size()); ++i) {
     const PlanningWish& wish = report.wishes[i];
-    text += fmt::format("  {} -> {} twice as wide: bound {:.4g} GB/s\n", wish.from, wish.to, wish.bound_gbps);
+    text += fmt::format("  {} {} {} twice as wide{}: bound {:.4g} GB/s\n", wish.from,
+                        wish.both_ways ? "<->" : "->", wish.to, wish.both_ways ? ", both ways" : "",
+                        wish.bound_gbps);
   }
   return plain_text(text + rest(report.wishes.size()));
 }

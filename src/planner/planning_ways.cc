@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "planner/allreduce.h"
+#include "planner/counted.h"
 #include "planner/emit.h"
 #include "planner/folded.h"
 #include "planner/hierarchy.h"
@@ -72,8 +73,8 @@ Result<Made> make_trees(const Graph& graph, const PlanningRequest& request) {
       made.trees.push_back(planned(graph, pairs->pairs[p].out, false, gbps));
     }
     made.gbps = plan->algbw;
-    made.reason = fmt::format("{} pairs of trees; no weights of tree pairs give more than {:.4g} GB/s",
-                              made.trees.size() / 2, pairs->upper);
+    made.reason = fmt::format("{} of trees; no weights of tree pairs give more than {:.4g} GB/s",
+                              counted(made.trees.size() / 2, "pair"), pairs->upper);
     made.plan = std::move(plan->plan);
     return made;
   }
@@ -93,8 +94,9 @@ Result<Made> make_trees(const Graph& graph, const PlanningRequest& request) {
                                  per_root * plan->chunks[t] / plan->plan.chunks));
   }
   made.gbps = plan->algbw;
-  made.reason = fmt::format("{} trees, weights in {} chunks; {} GB/s before rounding", made.trees.size(),
-                            plan->plan.chunks, packing->algbw.to_string());
+  made.reason =
+      fmt::format("{}, weights in {}; {} GB/s before rounding", counted(made.trees.size(), "tree"),
+                  counted(plan->plan.chunks, "chunk"), packing->algbw.to_string());
   made.plan = std::move(plan->plan);
   return made;
 }
@@ -115,8 +117,8 @@ Result<Made> make_rings(const Graph& graph, const Routes& routes, const Planning
   if (Status s = set_routes(*plan, graph, routes, graph.gbps(best->rate_each)); !s.ok()) return s;
   Made made{best->orders.size() == 1 ? "ring" : "rings", 0, "", {}, {}, {}};
   made.gbps = ring_algbw(request.kind, graph.gbps(best->rate()), graph.ranks());
-  made.reason = fmt::format("{} ring{} of {:.4g} GB/s; no such choice gives more than {:.4g} GB/s", best->orders.size(),
-                            best->orders.size() == 1 ? "" : "s", graph.gbps(best->rate_each),
+  made.reason = fmt::format("{} of {:.4g} GB/s; no such choice gives more than {:.4g} GB/s",
+                            counted(best->orders.size(), "ring"), graph.gbps(best->rate_each),
                             ring_algbw(request.kind, graph.gbps(best->upper_bound), graph.ranks()));
   for (const std::vector<int>& order : best->orders) {
     made.rings.push_back(planned(graph, routes, order, graph.gbps(best->rate_each)));
@@ -155,8 +157,8 @@ Result<Made> make_direct_exchange(const Graph& graph, const Routes& routes) {
   if (!plan.ok()) return plan.status();
   if (Status s = set_routes(*plan, graph, routes, each); !s.ok()) return s;
   Made made{"direct", each * graph.ranks(), "", std::move(*plan), {}, {}};
-  made.reason = fmt::format("every pair by its shortest route; {} carries {:g} blocks", routes.resource_name(fullest),
-                            load[at(fullest)]);
+  made.reason = fmt::format("every pair by its shortest route; {} carries {}",
+                            routes.resource_name(fullest), counted(load[at(fullest)], "block"));
   return made;
 }
 
@@ -166,8 +168,9 @@ Result<Made> make_exchange(const Graph& graph, const Exchange& exchange) {
   Made made{"exchange", plan->algbw, "", std::move(plan->plan), {}, {}};
   std::size_t most_hops = 0;
   for (const ExchangeWay& way : exchange.ways) most_hops = std::max(most_hops, way.way.hops.size());
-  made.reason = fmt::format("{} ways of at most {} hops, shares in {} chunks; no ways give more than {:.4g} GB/s",
-                            exchange.ways.size(), most_hops, made.plan.chunks, exchange.bound.to_double());
+  made.reason = fmt::format("{} of at most {}, shares in {}; no ways give more than {:.4g} GB/s",
+                            counted(exchange.ways.size(), "way"), counted(most_hops, "hop"),
+                            counted(made.plan.chunks, "chunk"), exchange.bound.to_double());
   return made;
 }
 

@@ -5,15 +5,12 @@
 #include <string>
 
 #include "base/plain_text.h"
+#include "planner/counted.h"
 #include "planner/steps.h"
 #include "topocoll/plan.h"
 
 namespace topocoll {
 namespace {
-
-std::string counted(int count, std::string_view thing) {
-  return fmt::format("{} {}{}", count, thing, count == 1 ? "" : "s");
-}
 
 std::string sources(const Step& step, std::string_view separator) {
   std::string text;

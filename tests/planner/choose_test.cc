@@ -41,6 +41,10 @@ TEST(Choose, CoversEverySizeOnceForEveryKind) {
       EXPECT_EQ(band.plan.min_bytes, band.min_bytes);
       EXPECT_EQ(band.plan.max_bytes, band.max_bytes);
       EXPECT_TRUE(verify(band.plan).ok());
+      if (kind != CollectiveKind::kAllToAll) {
+        ASSERT_TRUE(band.runner_up);
+        EXPECT_NE(band.runner_up->algorithm, band.plan.algorithm);
+      }
       EXPECT_EQ(band.min_bytes, i == 0 ? 0 : table.bands[i - 1].max_bytes + 1);
       EXPECT_EQ(table.find(band.min_bytes), &band);
       EXPECT_EQ(table.find(band.max_bytes), &band);

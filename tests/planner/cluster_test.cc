@@ -85,7 +85,14 @@ TEST(Cluster, RefusesWhatCannotBeBuilt) {
   // Eight GPUs cannot serve nine rails.
   const auto rails = make_cluster(node, per_gpu(50, 9), 2);
   ASSERT_FALSE(rails.ok());
-  EXPECT_NE(rails.status().text().find("rail 8"), std::string::npos) << rails.status().text();
+  EXPECT_EQ(rails.status().text(),
+            "fabric: the node has 8 GPUs and the fabric 9 rails, so some rails have no port: set "
+            "rails to 8 or fewer, or name each rail's ports");
+  Fabric unserved;
+  unserved.rails = 2;
+  unserved.ports = {{"n0g0", 0, 50, 50}};
+  EXPECT_NE(make_cluster(node, unserved, 2).status().text().find("rail 1 has no port that sends"),
+            std::string::npos);
   Fabric fabric;
   fabric.ports = {{"n0g0", 0, 50, 0}};
   const auto one_way = make_cluster(node, fabric, 2);

@@ -41,5 +41,23 @@ TEST(PlanningBounds, AThinLinkIsACutForAnAllReduceToo) {
   EXPECT_EQ(smaller_part(pair, bound->parts), std::vector<std::string>{"g0"});
 }
 
+TEST(PlanningBounds, ALinkThatIsNarrowBothWaysIsWishedWiderBothWays) {
+  const Graph slot = load_fixture("pcie_8gpu_g5_at_x8").graph;
+  const auto bound = bound_of(slot, Kind::kAllReduce, 0);
+  const auto wished = wishes(slot, *bound, {Kind::kAllReduce});
+  ASSERT_EQ(wished.size(), 1u);
+  EXPECT_TRUE(wished[0].both_ways);
+  EXPECT_TRUE(wished[0].from == "g5" || wished[0].to == "g5");
+  EXPECT_DOUBLE_EQ(wished[0].bound_gbps, 48.0 / 7);
+}
+
+TEST(PlanningBounds, WhatOneDirectionReachesIsWishedOfThatOneOnly) {
+  const Graph slot = load_fixture("pcie_8gpu_g5_at_x8").graph;
+  const auto bound = bound_of(slot, Kind::kAllGather, 0);
+  const auto wished = wishes(slot, *bound, {Kind::kAllGather});
+  ASSERT_FALSE(wished.empty());
+  for (const PlanningWish& wish : wished) EXPECT_FALSE(wish.both_ways);
+}
+
 }  // namespace
 }  // namespace topocoll::testing

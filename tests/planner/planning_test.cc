@@ -191,6 +191,73 @@ TEST(Planning, WordsHaveNoControlCharacters) {
   }
 }
 
+Topology pair_of_gpus(double gbps) {
+  const Json file = {{"unit", "GB/s per direction"},
+                     {"nodes", {{{"id", "g0"}, {"kind", "gpu"}}, {{"id", "g1"}, {"kind", "gpu"}}}},
+                     {"edges", {{"g0", "g1", gbps}, {"g1", "g0", gbps}}}};
+  return import_topology(file.dump(), "pair").value();
+}
+
+TEST(Planning, TheUnitIsToldWithWhatALinkCarries) {
+  const auto report = plan_collective(pair_of_gpus(364), {Kind::kAllGather});
+  ASSERT_TRUE(report.ok());
+  EXPECT_EQ(report->plan_gbps, 728);
+  EXPECT_EQ(report->link_gbps, 364);
+  const std::string words = unit_words(*report);
+  EXPECT_EQ(words,
+            "GB/s of all_gather: bytes of the whole result (the blocks of all ranks) per second; "
+            "the busiest link "
+            "carries 364 GB/s; (728) is the bound as an exact fraction");
+  EXPECT_NE(explain(*report).find(words), std::string::npos);
+  EXPECT_EQ(Json::parse(to_json(*report))["link_gbps"], 364);
+}
+
+TEST(Planning, TheBusiestLinkOfTreesIsTheSumOfWhatTheyLoadOnIt) {
+  const auto report = plan_collective(topology_of("pcie_8gpu_g5_at_x8"), {Kind::kAllReduce});
+  ASSERT_TRUE(report.ok());
+  ASSERT_FALSE(report->trees.empty());
+  std::map<std::pair<std::string, std::string>, double> load;
+  double most = 0;
+  for (const PlannedTree& tree : report->trees) {
+    for (const auto& edge : tree.edges) most = std::max(most, load[edge] += tree.gbps);
+  }
+  EXPECT_NEAR(report->link_gbps, most, 1e-6 * most);
+}
+
+TEST(Planning, WishesThatNobodyAskedForAreNotDenied) {
+  Json file = {{"unit", "GB/s per direction"},
+               {"nodes", {{{"id", "sw"}, {"kind", "sw"}}}},
+               {"edges", Json::array()}};
+  for (int g = 0; g < 17; ++g) {
+    const std::string id = "g" + std::to_string(g);
+    file["nodes"].push_back({{"id", id}, {"kind", "gpu"}});
+    file["edges"].push_back({id, "sw", 10});
+    file["edges"].push_back({"sw", id, 10});
+  }
+  const auto report =
+      plan_collective(import_topology(file.dump(), "star").value(), {Kind::kAllToAll});
+  ASSERT_TRUE(report.ok()) << report.status().to_string();
+  EXPECT_FALSE(report->wishes_asked);
+  EXPECT_NE(explain(*report).find("not asked among so many ranks"), std::string::npos);
+}
+
+TEST(Planning, WordsOfOneThingAreNoPlurals) {
+  std::string words;
+  for (const Kind kind : {Kind::kAllReduce, Kind::kAllToAll, Kind::kBroadcast}) {
+    const auto report = plan_collective(pair_of_gpus(8), {kind});
+    ASSERT_TRUE(report.ok()) << report.status().to_string();
+    words += explain(*report);
+  }
+  for (const char* part :
+       {"carries 1 block\n", "of at most 1 hop,", "1 tree, weights in 1 chunk;", "1 ring of"}) {
+    EXPECT_NE(words.find(part), std::string::npos) << part << "\n" << words;
+  }
+  for (const char* part :
+       {" 1 blocks", " 1 hops", " 1 trees", " 1 pairs", " 1 chunks", " 1 rings"}) {
+    EXPECT_EQ(words.find(part), std::string::npos) << part << "\n" << words;
+  }
+}
+
 TEST(Planning, PredictionsStayBelowTheBoundAndApproachIt) {
   const Topology topology = topology_of("mi300x_8_full_mesh");
   const auto report = plan_collective(topology, {Kind::kAllGather, 0, 16});

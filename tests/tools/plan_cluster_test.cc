@@ -1,6 +1,7 @@
 // "topocoll plan" on clusters, as its users run it.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -26,7 +27,9 @@ TEST(PlanCluster, MakesExplainsAndSimulates) {
   const TemporaryFile fabric(kRails);
   const Finished made = plan("make", "64", fabric.path(), {"--collective", "all_gather"});
   ASSERT_EQ(made.status, 0) << made.err;
-  EXPECT_TRUE(is_one_line(made.out)) << made.out;
+  EXPECT_EQ(std::count(made.out.begin(), made.out.end(), '\n'), 2) << made.out;
+  EXPECT_NE(made.out.find("\nGB/s of all_gather: bytes of the whole result"), std::string::npos)
+      << made.out;
   EXPECT_NE(made.out.find("(25600/63)"), std::string::npos) << made.out;
   const Finished explained = plan("explain", "64", fabric.path());
   EXPECT_NE(explained.out.find("lanes between nodes"), std::string::npos) << explained.out;

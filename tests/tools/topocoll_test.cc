@@ -321,6 +321,7 @@ TEST(TopocollCommand, TheChoiceBySizeIsWrittenForTopocollPlan) {
       ::testing::TempDir() + "/topocoll_choice_" + std::to_string(::getpid());
   const Finished f = topocoll_command({"plan", "compare", machine, "--output", folder});
   ASSERT_EQ(f.status, 0) << f.err;
+  EXPECT_NE(f.err.find("--any-machine"), std::string::npos) << f.err;
   const std::size_t at = f.out.find("TOPOCOLL_PLAN=");
   ASSERT_NE(at, std::string::npos) << f.out;
   std::stringstream files(f.out.substr(at + 14, f.out.size() - at - 15));
@@ -389,6 +390,52 @@ TEST(TopocollCommand, SimulatesNoPlanOfAnotherCollectiveThanAskedFor) {
       << f.err;
   asks.back() = "all_gather";
   EXPECT_EQ(topocoll_command(asks).status, 0);
+}
+
+TEST(TopocollCommand, WhereAWrittenPlanRunsIsSaid) {
+  const std::string machine = std::string(TOPOCOLL_FIXTURES) + "/dgx1v_8xV100.json";
+  const TemporaryFile plan("");
+  std::vector<std::string> line{"plan", "make", machine, "--output", plan.path()};
+  const Finished bound = topocoll_command(line);
+  EXPECT_EQ(bound.status, 0);
+  EXPECT_TRUE(is_one_line(bound.err)) << bound.err;
+  EXPECT_NE(bound.err.find("only groups of CPU ranks run plans so far"), std::string::npos);
+  EXPECT_NE(bound.err.find("--any-machine"), std::string::npos);
+  line.emplace_back("--any-machine");
+  EXPECT_EQ(topocoll_command(line).err, "");
+}
+
+TEST(TopocollCommand, TheChoiceNamesItsSizesAndTheNextBest) {
+  const std::string machine = std::string(TOPOCOLL_TEST_DATA) + "/topologies/h200_vm_2gpu.json";
+  const Finished table = topocoll_command({"plan", "compare", machine});
+  ASSERT_EQ(table.status, 0) << table.err;
+  EXPECT_NE(table.out.find("\n                 sizes  plan "), std::string::npos) << table.out;
+  EXPECT_NE(table.out.find("  0 B to "), std::string::npos) << table.out;
+  EXPECT_NE(table.out.find(" or more  "), std::string::npos) << table.out;
+  const Finished json = topocoll_command({"plan", "compare", machine, "--json"});
+  const auto choices = nlohmann::json::parse(json.out);
+  for (const auto& choice : choices) {
+    EXPECT_NE(choice["runner_up"]["algorithm"], choice["algorithm"]);
+    EXPECT_GE(choice["runner_up"]["time_us"],
+              choice["predicted"]["time_us"].get<double>() * (1 - 1e-6));
+  }
+  // Between two GPUs a ring and two_shot do the same at any size that matters.
+  EXPECT_EQ(choices.back()["predicted"]["bytes"], 1 << 30);
+  EXPECT_NEAR(choices.back()["runner_up"]["time_us"], choices.back()["predicted"]["time_us"], 1e-3);
+}
+
+TEST(TopocollCommand, AMachineInPlaceOfAPlanIsNamed) {
+  const std::string machine = std::string(TOPOCOLL_FIXTURES) + "/dgx1v_8xV100.json";
+  for (const auto& [line, words] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"plan", "check", machine}, "this is a topology, and no plan"},
+           {{"plan", "show", machine}, "this is a topology, and no plan"},
+           {{"plan", "make", machine, "--nodes", "2", "--fabric", machine},
+            "this is a topology, and no fabric"}}) {
+    const Finished f = topocoll_command(line);
+    EXPECT_EQ(f.status, 1);
+    EXPECT_TRUE(is_one_line(f.err)) << f.err;
+    EXPECT_NE(f.err.find(words), std::string::npos) << f.err;
+  }
 }
 
 TEST(TopocollCommand, BadCommandLinesAreStatusTwo) {

@@ -2,11 +2,11 @@
 // and with latencies and shared capacities where somebody knows them.
 #include <fmt/format.h>
 
-#include <array>
 #include <set>
 #include <utility>
 
 #include "topology/checked_json.h"
+#include "topology/file_kind.h"
 #include "topology/formats/formats.h"
 
 namespace topocoll {
@@ -19,27 +19,6 @@ constexpr std::size_t kMaxIdBytes = 256;
 constexpr double kMaxGbps = 1e6;
 constexpr double kMaxLatencyNs = 1e12;
 constexpr const char* kUnit = "GB/s per direction";
-
-struct OtherFile {
-  const char* member;
-  const char* hint;
-};
-/// Files of topocoll's that hold no machine, and where they go.
-constexpr std::array<OtherFile, 3> kOtherFiles = {
-    {{"topocoll_fabric",
-      "this is a fabric, and no machine: give it with topocoll plan make MACHINE --nodes N "
-      "--fabric"},
-     {"topocoll_plan",
-      "this is a plan, and no machine: topocoll plan show and plan check read it, and "
-      "TOPOCOLL_PLAN names it to ranks"},
-     {"topocoll_doctor",
-      "this is a doctor's report, and no machine: topocoll topo dump writes one"}}};
-
-void refuse_other_files(const JsonView& root) {
-  for (const OtherFile& other : kOtherFiles) {
-    if (root.has(other.member)) root.fail(other.hint);
-  }
-}
 
 void check_unit(const JsonView& root) {
   if (!root.has("unit")) {
@@ -136,7 +115,7 @@ Result<Topology> read_graph_json(std::string_view text, const std::string& file)
   if (!json.ok()) return json.status();
   JsonErrors errors(file);
   const JsonView root(*json, errors);
-  refuse_other_files(root);
+  refuse_other_files(root, FileKind::kMachine);
   if (!errors.ok()) return errors.status();
   root.members(
       {"name", "source", "unit", "nodes", "edges", "latency_ns", "shared", "expect", "published"});
