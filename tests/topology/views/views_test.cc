@@ -249,6 +249,20 @@ TEST(Svg, AWayThatLiesIsARedLine) {
   EXPECT_THAT(render_dot(t, {}), HasSubstr("color=\"red\""));
 }
 
+TEST(Html, HasTheMatrixAsText) {
+  Topology t = testing::measured_gpus();
+  for (TopologyNode& node : t.nodes) {
+    if (node.kind == NodeKind::kGpu) node.label = "a <b> & c";
+  }
+  const std::string html = render_html(t, {});
+  EXPECT_THAT(html, HasSubstr("\n<pre>"));
+  EXPECT_LT(html.find("</svg>"), html.find("<pre>"));
+  EXPECT_THAT(html,
+              HasSubstr("\nstores between GPUs, GB/s, from row to column\n       GPU0   GPU1 "));
+  EXPECT_THAT(html, HasSubstr("\nGPU0  gpu:0000:01:00.0  a &lt;b&gt; &amp; c\n"));
+  EXPECT_THAT(render_html(synthetic_topology("core:2 pu:1").value(), {}), Not(HasSubstr("<pre>")));
+}
+
 TEST(Html, IsOnePageWithPictureAndFindings) {
   const Topology t = hand_written("synthetic_h100_rails.xml");
   const std::vector<Finding> findings = {
