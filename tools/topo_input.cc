@@ -31,6 +31,12 @@ Result<Topology> load_recorded(const std::string& path) {
     if (!root.ok()) return root.status();
     return discover_topology_at(*root);
   }
+  if (S_ISREG(facts.st_mode) && !is_archive(path)) {
+    const auto text = read_file(path);
+    if (text.ok() && detect_topology_format(*text)) {
+      return Status(Cause::kInvalidArgument, path + " is a saved topology: give it without --from");
+    }
+  }
   auto directory = TemporaryDirectory::create();
   if (!directory.ok()) return directory.status();
   if (Status s = unpack(path, directory->path()); !s.ok()) return s;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -274,6 +275,8 @@ TEST_F(Topo, BadInputIsOneLineThatSaysWhere) {
        "No such file"},
       {{"show", "--from", folder_}, "no recorded machine"},
       {{"show", "--from", file("bad.tar.bz2", "BZh9 nonsense")}, "tar cannot unpack it"},
+      {{"show", "--from", file("saved.json", R"({"topocoll_topology": 1})")},
+       "saved.json is a saved topology: give it without --from\n"},
       {{"show", "--from", path("none.tar.bz2")}, "No such file"},
       {{"show", "--from", folder_, "--synthetic", "core:2"}, "give one of"},
       {{"diff", machine("synthetic_gb200_tray.xml"), path("none.json")}, "No such file"},
@@ -284,6 +287,8 @@ TEST_F(Topo, BadInputIsOneLineThatSaysWhere) {
     EXPECT_EQ(f.out, "");
     EXPECT_THAT(f.err, HasSubstr(error));
     EXPECT_THAT(f.err, HasSubstr("topocoll: "));
+    const bool of_tar = f.err.find("tar cannot unpack it") != f.err.npos;
+    EXPECT_EQ(std::count(f.err.begin(), f.err.end(), '\n') == 1, !of_tar) << f.err;
   }
   for (const std::vector<std::string>& line :
        {std::vector<std::string>{}, {"diff", "one"}, {"import"}, {"record"}, {"frobnicate"}}) {
