@@ -85,7 +85,7 @@ Text probed(const TopoRequest& request) {
 }
 
 Text matrix(const TopoRequest& request) {
-  const auto topology = load_topology(request.input);
+  const auto topology = load_known_topology(request.input);
   if (!topology.ok()) return topology.status();
   return request.json ? matrix_to_json(*topology) : render_matrix(*topology);
 }
@@ -109,7 +109,7 @@ std::string coloured(std::string text) {
 }
 
 Text checked(TopoRequest& request) {
-  const auto topology = load_topology(request.input);
+  const auto topology = load_known_topology(request.input);
   if (!topology.ok()) return topology.status();
   auto findings = check_topology(*topology);
   add_effects(*topology, findings);
@@ -141,10 +141,14 @@ Text recorded(const TopoRequest& request) {
   return std::string();
 }
 
-void add_input(CLI::App* command, TopoRequest& request) {
+constexpr const char* kThisMachine = "this machine";
+constexpr const char* kThisKnownMachine = "this machine, with what a probe has kept of it";
+
+void add_input(CLI::App* command, TopoRequest& request, const std::string& otherwise) {
   command->add_option("FILE", request.input.file,
                       "a topology: topocoll's JSON, a graph in JSON, NCCL's or hwloc's XML, a "
-                      "recording; - for standard input; without it, this machine");
+                      "recording; - for standard input; without it, " +
+                          otherwise);
   command->add_option("--from", request.input.from,
                       "a machine that topo record or hwloc-gather-topology has recorded");
   command->add_option("--synthetic", request.input.synthetic,
@@ -190,7 +194,7 @@ void add_topo(CLI::App& app, TopoRequest& request, std::function<Result<std::str
                                "  topocoll topo show\n  topocoll topo show --probe\n"
                                "  topocoll topo show topo.xml",
                                shown));
-  add_input(show, request);
+  add_input(show, request, kThisMachine);
   show->add_flag("--probe", request.probe, "measure this machine too, as topo probe does");
   add_probe_options(
       as_json(add("probe", "measure this machine: CPUs, memory and NVIDIA's GPUs",
@@ -200,10 +204,10 @@ void add_topo(CLI::App& app, TopoRequest& request, std::function<Result<std::str
       request);
   add_input(as_json(add("matrix", "which way each GPU and NIC reaches each other", kMatrixExamples,
                         matrix)),
-            request);
+            request, kThisKnownMachine);
   add_input(as_json(add("check", "what is wrong, and how to mend it; exit status 3 if anything is",
                         "  topocoll topo check\n  topocoll topo check --json node.json", checked)),
-            request);
+            request, kThisKnownMachine);
   add_probe_net(*topo, request.probe_net, request.exit_status, action);
   CLI::App* importer = add("import", "any known format to topocoll's JSON",
                            "  topocoll topo import topo.xml > node.json\n"
@@ -218,7 +222,7 @@ void add_topo(CLI::App& app, TopoRequest& request, std::function<Result<std::str
         std::tuple{"dump", "everything that is known, as JSON; the same as export without --format",
                    "  topocoll topo dump > node.json"}}) {
     CLI::App* command = add(name, help, examples, exported);
-    add_input(command, request);
+    add_input(command, request, kThisMachine);
     command->add_option("--format", request.format, std::string(kFormats) + " (native)");
     command->add_option("-o,--output", request.output,
                         "the file to write; standard output without");

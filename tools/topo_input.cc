@@ -8,6 +8,7 @@
 
 #include "archive.h"
 #include "files.h"
+#include "topocoll/probe.h"
 #include "topocoll/topology_formats.h"
 
 namespace topocoll::tools {
@@ -62,6 +63,11 @@ Result<Topology> load_topology(const TopoInput& input) {
   const auto text = read_file(input.file);
   if (!text.ok()) return text.status();
   return import_topology(*text, input.file == "-" ? "standard input" : input.file);
+}
+
+Result<Topology> load_known_topology(const TopoInput& input) {
+  const bool given = !(input.file.empty() && input.from.empty() && input.synthetic.empty());
+  return given ? load_topology(input) : known_topology();
 }
 
 Status leave_out(const std::vector<std::string>& ids, Topology& topology) {

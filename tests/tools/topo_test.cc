@@ -4,10 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iomanip>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -76,6 +79,56 @@ TEST_F(Topo, ImportsAndExportsEachFormat) {
   EXPECT_EQ(to_file.status, 0) << to_file.err;
   EXPECT_EQ(to_file.out, "");
   EXPECT_GT(fs::file_size(path("node.svg")), 1000U);
+}
+
+/// FNV-1a of 64 bits, which a kept result carries against damage.
+std::string checksum(const std::string& text) {
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
+  std::ostringstream digits;
+  digits << std::hex << std::setw(16) << std::setfill('0') << hash;
+  return digits.str();
+}
+
+/// Has a kept result say that a way was found to change data.
+void add_fault(const fs::path& kept) {
+  std::ifstream in(kept);
+  std::string word;
+  std::string version;
+  std::string machine;
+  std::string hash;
+  std::string missing;
+  in >> word >> version >> machine >> hash >> missing;
+  json t = json::parse(in);
+  std::string memory;
+  for (const json& node : t["nodes"]) {
+    if (node["kind"] == "numa") memory = node["id"];
+  }
+  t["edges"].push_back({{"from", memory},
+                        {"to", t["nodes"][0]["id"]},
+                        {"kind", "transfer"},
+                        {"fault", "3 of 4096 words differ"}});
+  const std::string text = t.dump();
+  std::ofstream(kept) << word << ' ' << version << ' ' << machine << ' '
+                      << checksum(missing + " " + text) << ' ' << missing << '\n'
+                      << text;
+}
+
+TEST_F(Topo, MatrixAndCheckKnowWhatAProbeHasKept) {
+  const auto here = [&](const std::vector<std::string>& arguments) {
+    std::vector<std::string> line = {TOPOCOLL_COMMAND, "topo"};
+    line.insert(line.end(), arguments.begin(), arguments.end());
+    return run(line, {{"TOPOCOLL_CACHE_DIR", path("cache")}});
+  };
+  ASSERT_EQ(here({"probe", "--budget-ms", "1", "--gpu-budget-ms", "1"}).status, 0);
+  EXPECT_EQ(json::parse(here({"matrix", "--json"}).out)["faults"].size(), 0U);
+  add_fault(fs::directory_iterator(path("cache"))->path());
+  const Finished check = here({"check"});
+  EXPECT_EQ(check.status, 3) << check.err;
+  EXPECT_THAT(check.out, HasSubstr("-lies: "));
+  EXPECT_EQ(json::parse(here({"matrix", "--json"}).out)["faults"].size(), 1U);
+  EXPECT_THAT(here({"show"}).out, ::testing::Not(HasSubstr("WRONG DATA")));
+  EXPECT_THAT(here({"check", "--help"}).out, HasSubstr("with what a probe has kept of it"));
 }
 
 TEST_F(Topo, ReadsStandardInput) {
