@@ -31,6 +31,7 @@ constexpr const char* kMatrixExamples =
     "NODE one NUMA node, SYS between NUMA nodes, NET between hosts, LNK unknown medium,\n"
     "- nothing is known";
 constexpr const char* kFormats = "native, nccl, hwloc, dot, svg, html";
+constexpr const char* kFormatDefault = " (of the output's ending svg, html or dot; else native)";
 
 using Text = Result<std::string>;
 
@@ -44,13 +45,28 @@ Text formatted(const Topology& topology, const std::string& format) {
   return Status(Cause::kInvalidArgument, fmt::format("unknown format '{}': {}", format, kFormats));
 }
 
+/// Pictures by the ending of the file that they go to.
+std::string format_of(const TopoRequest& request) {
+  if (!request.format.empty()) return request.format;
+  for (const char* format : {"svg", "html", "dot"}) {
+    if (request.output.ends_with(std::string(".") + format)) return format;
+  }
+  return "native";
+}
+
 Text exported(const TopoRequest& request) {
   const auto topology = load_topology(request.input);
   if (!topology.ok()) return topology.status();
-  Text text = formatted(*topology, request.format);
+  const std::string format = format_of(request);
+  Text text = formatted(*topology, format);
   if (!text.ok() || request.output.empty()) return text;
   if (Status s = write_file(request.output, *text); !s.ok()) return s;
   return std::string();
+}
+
+Text imported(TopoRequest request) {
+  request.format = "native";
+  return exported(request);
 }
 
 Result<Topology> measured(const TopoRequest& request) {
@@ -212,18 +228,18 @@ void add_topo(CLI::App& app, TopoRequest& request, std::function<Result<std::str
   CLI::App* importer = add("import", "any known format to topocoll's JSON",
                            "  topocoll topo import topo.xml > node.json\n"
                            "  lstopo --of xml - | topocoll topo import -",
-                           exported);
+                           imported);
   importer->add_option("FILE", request.input.file, "the file; - for standard input")->required();
   importer->add_option("-o,--output", request.output, "the file to write; standard output without");
   for (const auto& [name, help, examples] :
        {std::tuple{"export", "in another format, or as a picture",
                    "  topocoll topo export --format nccl node.json > topo.xml\n"
-                   "  topocoll topo export --format html -o node.html"},
+                   "  topocoll topo export -o node.html"},
         std::tuple{"dump", "everything that is known, as JSON; the same as export without --format",
                    "  topocoll topo dump > node.json"}}) {
     CLI::App* command = add(name, help, examples, exported);
     add_input(command, request, kThisMachine);
-    command->add_option("--format", request.format, std::string(kFormats) + " (native)");
+    command->add_option("--format", request.format, std::string(kFormats) + kFormatDefault);
     command->add_option("-o,--output", request.output,
                         "the file to write; standard output without");
   }

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iomanip>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -52,6 +53,10 @@ class Topo : public ::testing::Test {
     std::ofstream(path(name), std::ios::binary) << text;
     return path(name);
   }
+  static std::string text_of(const std::string& path) {
+    std::ifstream in(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
   static std::string machine(const std::string& name) {
     return std::string(TOPOCOLL_TEST_DATA) + "/topologies/" + name;
   }
@@ -79,6 +84,25 @@ TEST_F(Topo, ImportsAndExportsEachFormat) {
   EXPECT_EQ(to_file.status, 0) << to_file.err;
   EXPECT_EQ(to_file.out, "");
   EXPECT_GT(fs::file_size(path("node.svg")), 1000U);
+}
+
+TEST_F(Topo, TheEndingOfTheOutputIsItsFormat) {
+  for (const auto& [ending, start] :
+       std::vector<std::pair<std::string, std::string>>{{"dot", "graph topology {"},
+                                                        {"svg", "<svg "},
+                                                        {"html", "<!DOCTYPE html>"},
+                                                        {"json", "{"}}) {
+    const std::string out = path("node." + ending);
+    const Finished f = topo({"export", machine("synthetic_gb200_tray.xml"), "-o", out});
+    EXPECT_EQ(f.status, 0) << f.err;
+    EXPECT_EQ(text_of(out).rfind(start, 0), 0U) << ending;
+    EXPECT_EQ(topo({"import", machine("synthetic_gb200_tray.xml"), "-o", out}).status, 0);
+    EXPECT_EQ(text_of(out).rfind("{", 0), 0U) << "import writes JSON";
+  }
+  const std::string named = path("named.svg");
+  EXPECT_EQ(topo({"export", "--synthetic", "core:2 pu:1", "--format", "dot", "-o", named}).status,
+            0);
+  EXPECT_EQ(text_of(named).rfind("graph topology {", 0), 0U);
 }
 
 /// FNV-1a of 64 bits, which a kept result carries against damage.
