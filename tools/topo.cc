@@ -7,12 +7,14 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <tuple>
 #include <utility>
 
 #include "archive.h"
+#include "export_losses.h"
 #include "files.h"
 #include "progress.h"
 #include "topo_input.h"
@@ -54,12 +56,24 @@ std::string format_of(const TopoRequest& request) {
   return "native";
 }
 
+/// Other programs' formats hold less; what is gone is said, as it is seen nowhere else.
+void warn_of_losses(const Topology& topology, const std::string& format, const std::string& text) {
+  if (format != "nccl" && format != "hwloc") return;
+  const std::string lost = losses(topology, text);
+  if (lost.empty()) return;
+  const std::string warning = fmt::format("topocoll: warning: {}'s XML has no room for: {}\n",
+                                          format == "nccl" ? "NCCL" : format, lost);
+  std::fwrite(warning.data(), 1, warning.size(), stderr);
+}
+
 Text exported(const TopoRequest& request) {
   const auto topology = load_topology(request.input);
   if (!topology.ok()) return topology.status();
   const std::string format = format_of(request);
   Text text = formatted(*topology, format);
-  if (!text.ok() || request.output.empty()) return text;
+  if (!text.ok()) return text;
+  warn_of_losses(*topology, format, *text);
+  if (request.output.empty()) return text;
   if (Status s = write_file(request.output, *text); !s.ok()) return s;
   return std::string();
 }

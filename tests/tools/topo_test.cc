@@ -105,6 +105,34 @@ TEST_F(Topo, TheEndingOfTheOutputIsItsFormat) {
   EXPECT_EQ(text_of(named).rfind("graph topology {", 0), 0U);
 }
 
+TEST_F(Topo, ExportSaysWhatTheFormatHasNoRoomFor) {
+  json t = json::parse(text_of(machine("h200_vm_2gpu.json")));
+  for (json& edge : t["edges"]) {
+    if (edge["kind"] == "transfer" && edge["from"] == "gpu:0000:00:06.0" &&
+        edge["to"] == "gpu:0000:00:07.0") {
+      edge["fault"] = "stores: 3 of 4096 words differ";
+    }
+  }
+  for (json& node : t["nodes"]) {
+    if (node["kind"] == "gpu") node["attributes"]["ecc_uncorrected"] = "2";
+  }
+  const std::string saved = file("wrong.json", t.dump());
+  const Finished hwloc = topo({"export", "--format", "hwloc", saved});
+  EXPECT_EQ(hwloc.status, 0);
+  EXPECT_EQ(hwloc.err,
+            "topocoll: warning: hwloc's XML has no room for: 4 nvlink edges, 1 fault, findings "
+            "gpu-ecc, p2p-lies\n");
+  EXPECT_EQ(hwloc.out.rfind("<?xml", 0), 0U);
+  const Finished nccl = topo({"export", "--format", "nccl", "-o", path("out.xml"), saved});
+  EXPECT_EQ(nccl.status, 0);
+  EXPECT_EQ(nccl.err,
+            "topocoll: warning: NCCL's XML has no room for: 1 fault, findings gpu-ecc, p2p-lies\n");
+  for (const char* format : {"native", "svg", "html", "dot"}) {
+    EXPECT_EQ(topo({"export", "--format", format, saved}).err, "");
+  }
+  EXPECT_EQ(topo({"export", "--format", "nccl", machine("synthetic_h100_rails.xml")}).err, "");
+}
+
 /// FNV-1a of 64 bits, which a kept result carries against damage.
 std::string checksum(const std::string& text) {
   std::uint64_t hash = 0xcbf29ce484222325U;
