@@ -7,12 +7,14 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <tuple>
 #include <utility>
 
 #include "archive.h"
+#include "export_losses.h"
 #include "files.h"
 #include "progress.h"
 #include "topo_input.h"
@@ -31,6 +33,7 @@ constexpr const char* kMatrixExamples =
     "NODE one NUMA node, SYS between NUMA nodes, NET between hosts, LNK unknown medium,\n"
     "- nothing is known";
 constexpr const char* kFormats = "native, nccl, hwloc, dot, svg, html";
+constexpr const char* kFormatDefault = " (of the output's ending svg, html or dot; else native)";
 
 using Text = Result<std::string>;
 
@@ -44,13 +47,40 @@ Text formatted(const Topology& topology, const std::string& format) {
   return Status(Cause::kInvalidArgument, fmt::format("unknown format '{}': {}", format, kFormats));
 }
 
+/// Pictures by the ending of the file that they go to.
+std::string format_of(const TopoRequest& request) {
+  if (!request.format.empty()) return request.format;
+  for (const char* format : {"svg", "html", "dot"}) {
+    if (request.output.ends_with(std::string(".") + format)) return format;
+  }
+  return "native";
+}
+
+/// Other programs' formats hold less; what is gone is said, as it is seen nowhere else.
+void warn_of_losses(const Topology& topology, const std::string& format, const std::string& text) {
+  if (format != "nccl" && format != "hwloc") return;
+  const std::string lost = losses(topology, text);
+  if (lost.empty()) return;
+  const std::string warning = fmt::format("topocoll: warning: {}'s XML has no room for: {}\n",
+                                          format == "nccl" ? "NCCL" : format, lost);
+  std::fwrite(warning.data(), 1, warning.size(), stderr);
+}
+
 Text exported(const TopoRequest& request) {
   const auto topology = load_topology(request.input);
   if (!topology.ok()) return topology.status();
-  Text text = formatted(*topology, request.format);
-  if (!text.ok() || request.output.empty()) return text;
+  const std::string format = format_of(request);
+  Text text = formatted(*topology, format);
+  if (!text.ok()) return text;
+  warn_of_losses(*topology, format, *text);
+  if (request.output.empty()) return text;
   if (Status s = write_file(request.output, *text); !s.ok()) return s;
   return std::string();
+}
+
+Text imported(TopoRequest request) {
+  request.format = "native";
+  return exported(request);
 }
 
 Result<Topology> measured(const TopoRequest& request) {
@@ -85,7 +115,7 @@ Text probed(const TopoRequest& request) {
 }
 
 Text matrix(const TopoRequest& request) {
-  const auto topology = load_topology(request.input);
+  const auto topology = load_known_topology(request.input);
   if (!topology.ok()) return topology.status();
   return request.json ? matrix_to_json(*topology) : render_matrix(*topology);
 }
@@ -109,7 +139,7 @@ std::string coloured(std::string text) {
 }
 
 Text checked(TopoRequest& request) {
-  const auto topology = load_topology(request.input);
+  const auto topology = load_known_topology(request.input);
   if (!topology.ok()) return topology.status();
   auto findings = check_topology(*topology);
   add_effects(*topology, findings);
@@ -141,10 +171,14 @@ Text recorded(const TopoRequest& request) {
   return std::string();
 }
 
-void add_input(CLI::App* command, TopoRequest& request) {
+constexpr const char* kThisMachine = "this machine";
+constexpr const char* kThisKnownMachine = "this machine, with what a probe has kept of it";
+
+void add_input(CLI::App* command, TopoRequest& request, const std::string& otherwise) {
   command->add_option("FILE", request.input.file,
                       "a topology: topocoll's JSON, a graph in JSON, NCCL's or hwloc's XML, a "
-                      "recording; - for standard input; without it, this machine");
+                      "recording; - for standard input; without it, " +
+                          otherwise);
   command->add_option("--from", request.input.from,
                       "a machine that topo record or hwloc-gather-topology has recorded");
   command->add_option("--synthetic", request.input.synthetic,
@@ -190,7 +224,7 @@ void add_topo(CLI::App& app, TopoRequest& request, std::function<Result<std::str
                                "  topocoll topo show\n  topocoll topo show --probe\n"
                                "  topocoll topo show topo.xml",
                                shown));
-  add_input(show, request);
+  add_input(show, request, kThisMachine);
   show->add_flag("--probe", request.probe, "measure this machine too, as topo probe does");
   add_probe_options(
       as_json(add("probe", "measure this machine: CPUs, memory and NVIDIA's GPUs",
@@ -200,26 +234,26 @@ void add_topo(CLI::App& app, TopoRequest& request, std::function<Result<std::str
       request);
   add_input(as_json(add("matrix", "which way each GPU and NIC reaches each other", kMatrixExamples,
                         matrix)),
-            request);
+            request, kThisKnownMachine);
   add_input(as_json(add("check", "what is wrong, and how to mend it; exit status 3 if anything is",
                         "  topocoll topo check\n  topocoll topo check --json node.json", checked)),
-            request);
+            request, kThisKnownMachine);
   add_probe_net(*topo, request.probe_net, request.exit_status, action);
   CLI::App* importer = add("import", "any known format to topocoll's JSON",
                            "  topocoll topo import topo.xml > node.json\n"
                            "  lstopo --of xml - | topocoll topo import -",
-                           exported);
+                           imported);
   importer->add_option("FILE", request.input.file, "the file; - for standard input")->required();
   importer->add_option("-o,--output", request.output, "the file to write; standard output without");
   for (const auto& [name, help, examples] :
        {std::tuple{"export", "in another format, or as a picture",
                    "  topocoll topo export --format nccl node.json > topo.xml\n"
-                   "  topocoll topo export --format html -o node.html"},
+                   "  topocoll topo export -o node.html"},
         std::tuple{"dump", "everything that is known, as JSON; the same as export without --format",
                    "  topocoll topo dump > node.json"}}) {
     CLI::App* command = add(name, help, examples, exported);
-    add_input(command, request);
-    command->add_option("--format", request.format, std::string(kFormats) + " (native)");
+    add_input(command, request, kThisMachine);
+    command->add_option("--format", request.format, std::string(kFormats) + kFormatDefault);
     command->add_option("-o,--output", request.output,
                         "the file to write; standard output without");
   }

@@ -23,7 +23,7 @@ bool any_problem(const std::vector<Finding>& findings);
 struct TopoRequest {
   TopoInput input;
   std::vector<std::string> files;  ///< of diff
-  std::string format = "native";   ///< of export and dump
+  std::string format;              ///< of export and dump; empty: by the ending of `output`
   std::string output;              ///< of export, dump, record and probe
   bool json = false;
   bool probe = false;     ///< of show

@@ -8,6 +8,7 @@
 
 #include "archive.h"
 #include "files.h"
+#include "topocoll/probe.h"
 #include "topocoll/topology_formats.h"
 
 namespace topocoll::tools {
@@ -30,6 +31,12 @@ Result<Topology> load_recorded(const std::string& path) {
     const auto root = recorded_root(path);
     if (!root.ok()) return root.status();
     return discover_topology_at(*root);
+  }
+  if (S_ISREG(facts.st_mode) && !is_archive(path)) {
+    const auto text = read_file(path);
+    if (text.ok() && detect_topology_format(*text)) {
+      return Status(Cause::kInvalidArgument, path + " is a saved topology: give it without --from");
+    }
   }
   auto directory = TemporaryDirectory::create();
   if (!directory.ok()) return directory.status();
@@ -56,6 +63,11 @@ Result<Topology> load_topology(const TopoInput& input) {
   const auto text = read_file(input.file);
   if (!text.ok()) return text.status();
   return import_topology(*text, input.file == "-" ? "standard input" : input.file);
+}
+
+Result<Topology> load_known_topology(const TopoInput& input) {
+  const bool given = !(input.file.empty() && input.from.empty() && input.synthetic.empty());
+  return given ? load_topology(input) : known_topology();
 }
 
 Status leave_out(const std::vector<std::string>& ids, Topology& topology) {

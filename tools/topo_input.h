@@ -18,7 +18,10 @@ struct TopoInput {
   std::string synthetic;  ///< a hwloc description
 };
 
+/// Without any, this machine as it is discovered, and nothing measured.
 Result<Topology> load_topology(const TopoInput& input);
+/// Without any, this machine with what an earlier probe has kept.
+Result<Topology> load_known_topology(const TopoInput& input);
 
 /// Takes these nodes and their links away. kInvalidArgument names one that is not there.
 Status leave_out(const std::vector<std::string>& ids, Topology& topology);

@@ -56,8 +56,11 @@ struct TopologyDifference {
   std::string before;  ///< empty: absent
   std::string after;
 };
-/// In the order of `before`, then what `after` alone has. Figures differ only if they do by more
-/// than one part in a thousand.
+/// In the order of `before`, then what `after` alone has. Declared figures differ only if they do by
+/// more than one part in a thousand; measured ones by more than 5 %, and where both have a Spread,
+/// only if the intervals are apart; memory of NUMA nodes by more than 10 %. Attributes that change
+/// by themselves (temperature, utilization, free shared memory, the state of an idle link) are not
+/// compared.
 TOPOCOLL_API std::vector<TopologyDifference> diff_topologies(const Topology& before,
                                                              const Topology& after);
 TOPOCOLL_API std::string render_text(const std::vector<TopologyDifference>& differences);

@@ -73,7 +73,8 @@ TOPOCOLL_API std::string render_dot(const Topology& topology, const std::vector<
 /// A picture with nested boxes, laid out here.
 TOPOCOLL_API std::string render_svg(const Topology& topology, const std::vector<Finding>& findings,
                                     const PictureOverlay& overlay = {});
-/// One page that needs nothing else: the picture, details on hovering, and the findings.
+/// One page that needs nothing else: the findings, the picture with details on hovering, and the
+/// matrix.
 TOPOCOLL_API std::string render_html(const Topology& topology, const std::vector<Finding>& findings,
                                      const PictureOverlay& overlay = {});
 

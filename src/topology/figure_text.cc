@@ -53,14 +53,16 @@ std::string figure_text(const Figure& figure, std::span<const Unit> units) {
          interval_text(figure, units);
 }
 
-/// "copy_engine_gbps" without its unit.
-std::string words_of(std::string_view name) {
+}  // namespace
+
+std::string figure_word(std::string_view name) {
+  if (name == "bandwidth_gbps") return "stores";
+  if (name == kDuplexGbps) return "both ways at once";
+  if (name == kClassGbps) return "all at once";
   std::string words(name.substr(0, name.rfind('_')));
   std::replace(words.begin(), words.end(), '_', ' ');
   return words;
 }
-
-}  // namespace
 
 std::string bandwidth_text(const Figure& figure) { return figure_text(figure, kBandwidth); }
 std::string latency_text(const Figure& figure) { return figure_text(figure, kLatency); }
@@ -74,10 +76,10 @@ std::vector<std::string> transfer_texts(const TopologyEdge& edge, bool from_memo
                     interval_text(figure, units));
   };
   if (!edge.fault.empty()) texts.push_back("WRONG DATA: " + edge.fault);
-  add(from_memory ? "loads" : "stores", edge.bandwidth_gbps, false);
-  add("latency", edge.latency_ns, true);
+  add(from_memory ? "loads" : figure_word("bandwidth_gbps"), edge.bandwidth_gbps, false);
+  add(figure_word("latency_ns"), edge.latency_ns, true);
   for (const auto& [name, figure] : edge.figures)
-    add(words_of(name), figure, name.ends_with("_ns"));
+    add(figure_word(name), figure, name.ends_with("_ns"));
   return texts;
 }
 

@@ -3,10 +3,15 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iomanip>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -48,6 +53,10 @@ class Topo : public ::testing::Test {
     std::ofstream(path(name), std::ios::binary) << text;
     return path(name);
   }
+  static std::string text_of(const std::string& path) {
+    std::ifstream in(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
   static std::string machine(const std::string& name) {
     return std::string(TOPOCOLL_TEST_DATA) + "/topologies/" + name;
   }
@@ -75,6 +84,103 @@ TEST_F(Topo, ImportsAndExportsEachFormat) {
   EXPECT_EQ(to_file.status, 0) << to_file.err;
   EXPECT_EQ(to_file.out, "");
   EXPECT_GT(fs::file_size(path("node.svg")), 1000U);
+}
+
+TEST_F(Topo, TheEndingOfTheOutputIsItsFormat) {
+  for (const auto& [ending, start] :
+       std::vector<std::pair<std::string, std::string>>{{"dot", "graph topology {"},
+                                                        {"svg", "<svg "},
+                                                        {"html", "<!DOCTYPE html>"},
+                                                        {"json", "{"}}) {
+    const std::string out = path("node." + ending);
+    const Finished f = topo({"export", machine("synthetic_gb200_tray.xml"), "-o", out});
+    EXPECT_EQ(f.status, 0) << f.err;
+    EXPECT_EQ(text_of(out).rfind(start, 0), 0U) << ending;
+    EXPECT_EQ(topo({"import", machine("synthetic_gb200_tray.xml"), "-o", out}).status, 0);
+    EXPECT_EQ(text_of(out).rfind("{", 0), 0U) << "import writes JSON";
+  }
+  const std::string named = path("named.svg");
+  EXPECT_EQ(topo({"export", "--synthetic", "core:2 pu:1", "--format", "dot", "-o", named}).status,
+            0);
+  EXPECT_EQ(text_of(named).rfind("graph topology {", 0), 0U);
+}
+
+TEST_F(Topo, ExportSaysWhatTheFormatHasNoRoomFor) {
+  json t = json::parse(text_of(machine("h200_vm_2gpu.json")));
+  for (json& edge : t["edges"]) {
+    if (edge["kind"] == "transfer" && edge["from"] == "gpu:0000:00:06.0" &&
+        edge["to"] == "gpu:0000:00:07.0") {
+      edge["fault"] = "stores: 3 of 4096 words differ";
+    }
+  }
+  for (json& node : t["nodes"]) {
+    if (node["kind"] == "gpu") node["attributes"]["ecc_uncorrected"] = "2";
+  }
+  const std::string saved = file("wrong.json", t.dump());
+  const Finished hwloc = topo({"export", "--format", "hwloc", saved});
+  EXPECT_EQ(hwloc.status, 0);
+  EXPECT_EQ(hwloc.err,
+            "topocoll: warning: hwloc's XML has no room for: 4 nvlink edges, 1 fault, findings "
+            "gpu-ecc, p2p-lies\n");
+  EXPECT_EQ(hwloc.out.rfind("<?xml", 0), 0U);
+  const Finished nccl = topo({"export", "--format", "nccl", "-o", path("out.xml"), saved});
+  EXPECT_EQ(nccl.status, 0);
+  EXPECT_EQ(nccl.err,
+            "topocoll: warning: NCCL's XML has no room for: 1 fault, findings gpu-ecc, p2p-lies\n");
+  for (const char* format : {"native", "svg", "html", "dot"}) {
+    EXPECT_EQ(topo({"export", "--format", format, saved}).err, "");
+  }
+  EXPECT_EQ(topo({"export", "--format", "nccl", machine("synthetic_h100_rails.xml")}).err, "");
+}
+
+/// FNV-1a of 64 bits, which a kept result carries against damage.
+std::string checksum(const std::string& text) {
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
+  std::ostringstream digits;
+  digits << std::hex << std::setw(16) << std::setfill('0') << hash;
+  return digits.str();
+}
+
+/// Has a kept result say that a way was found to change data.
+void add_fault(const fs::path& kept) {
+  std::ifstream in(kept);
+  std::string word;
+  std::string version;
+  std::string machine;
+  std::string hash;
+  std::string missing;
+  in >> word >> version >> machine >> hash >> missing;
+  json t = json::parse(in);
+  std::string memory;
+  for (const json& node : t["nodes"]) {
+    if (node["kind"] == "numa") memory = node["id"];
+  }
+  t["edges"].push_back({{"from", memory},
+                        {"to", t["nodes"][0]["id"]},
+                        {"kind", "transfer"},
+                        {"fault", "3 of 4096 words differ"}});
+  const std::string text = t.dump();
+  std::ofstream(kept) << word << ' ' << version << ' ' << machine << ' '
+                      << checksum(missing + " " + text) << ' ' << missing << '\n'
+                      << text;
+}
+
+TEST_F(Topo, MatrixAndCheckKnowWhatAProbeHasKept) {
+  const auto here = [&](const std::vector<std::string>& arguments) {
+    std::vector<std::string> line = {TOPOCOLL_COMMAND, "topo"};
+    line.insert(line.end(), arguments.begin(), arguments.end());
+    return run(line, {{"TOPOCOLL_CACHE_DIR", path("cache")}});
+  };
+  ASSERT_EQ(here({"probe", "--budget-ms", "1", "--gpu-budget-ms", "1"}).status, 0);
+  EXPECT_EQ(json::parse(here({"matrix", "--json"}).out)["faults"].size(), 0U);
+  add_fault(fs::directory_iterator(path("cache"))->path());
+  const Finished check = here({"check"});
+  EXPECT_EQ(check.status, 3) << check.err;
+  EXPECT_THAT(check.out, HasSubstr("-lies: "));
+  EXPECT_EQ(json::parse(here({"matrix", "--json"}).out)["faults"].size(), 1U);
+  EXPECT_THAT(here({"show"}).out, ::testing::Not(HasSubstr("WRONG DATA")));
+  EXPECT_THAT(here({"check", "--help"}).out, HasSubstr("with what a probe has kept of it"));
 }
 
 TEST_F(Topo, ReadsStandardInput) {
@@ -274,6 +380,8 @@ TEST_F(Topo, BadInputIsOneLineThatSaysWhere) {
        "No such file"},
       {{"show", "--from", folder_}, "no recorded machine"},
       {{"show", "--from", file("bad.tar.bz2", "BZh9 nonsense")}, "tar cannot unpack it"},
+      {{"show", "--from", file("saved.json", R"({"topocoll_topology": 1})")},
+       "saved.json is a saved topology: give it without --from\n"},
       {{"show", "--from", path("none.tar.bz2")}, "No such file"},
       {{"show", "--from", folder_, "--synthetic", "core:2"}, "give one of"},
       {{"diff", machine("synthetic_gb200_tray.xml"), path("none.json")}, "No such file"},
@@ -284,6 +392,8 @@ TEST_F(Topo, BadInputIsOneLineThatSaysWhere) {
     EXPECT_EQ(f.out, "");
     EXPECT_THAT(f.err, HasSubstr(error));
     EXPECT_THAT(f.err, HasSubstr("topocoll: "));
+    const bool of_tar = f.err.find("tar cannot unpack it") != f.err.npos;
+    EXPECT_EQ(std::count(f.err.begin(), f.err.end(), '\n') == 1, !of_tar) << f.err;
   }
   for (const std::vector<std::string>& line :
        {std::vector<std::string>{}, {"diff", "one"}, {"import"}, {"record"}, {"frobnicate"}}) {

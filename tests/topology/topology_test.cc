@@ -120,11 +120,13 @@ TEST(TopologyText, ATransferIsALineWithAllItsFigures) {
       testing::gpu_id(0), testing::gpu_id(2), "transfer", {}, {}};
   testing::transfer_between(t, testing::gpu_id(0), testing::gpu_id(2)).fault = "stores: 3 differ";
   const std::string text = render_text(t);
-  EXPECT_THAT(text,
-              HasSubstr("\ngpu:0000:01:00.0 → gpu:0000:02:00.0  stores 50 GB/s, latency 1.1 us "
-                        "(1.089 to 1.111), class 35 GB/s (34.65 to 35.35), copy engine 53 GB/s "
-                        "(52.47 to 53.53), duplex 36 GB/s (35.64 to 36.36), loaded latency 2.5 us "
-                        "(2.475 to 2.525), loads 33 GB/s (32.67 to 33.33)\n"));
+  EXPECT_THAT(
+      text,
+      HasSubstr(
+          "\ngpu:0000:01:00.0 → gpu:0000:02:00.0  stores 50 GB/s, latency 1.1 us "
+          "(1.089 to 1.111), all at once 35 GB/s (34.65 to 35.35), copy engine 53 GB/s "
+          "(52.47 to 53.53), both ways at once 36 GB/s (35.64 to 36.36), loaded latency 2.5 us "
+          "(2.475 to 2.525), loads 33 GB/s (32.67 to 33.33)\n"));
   EXPECT_THAT(text,
               HasSubstr("\ngpu:0000:01:00.0 → gpu:0000:03:00.0  WRONG DATA: stores: 3 differ\n"));
   EXPECT_THAT(text, HasSubstr("\nnuma:0 → gpu:0000:01:00.0  loads 52 GB/s (51.48 to 52.52), "

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <iterator>
 #include <map>
@@ -15,33 +17,59 @@ namespace topocoll {
 namespace {
 
 constexpr double kSameFigure = 1e-3;
+constexpr double kSameMeasured = 0.05;  ///< medians of one thing vary so from run to run
+constexpr double kSameMemory = 0.1;     ///< what a kernel keeps for itself varies from boot to boot
 
-using Fields = std::map<std::string, std::string>;
+/// Attributes that change while nothing is done to the machine.
+constexpr std::array kVolatile = {"temperature_c", "utilization_percent", "shm_free_bytes",
+                                  "idle_link"};
+
+/// The text of a field and how near another must be to be the same.
+struct Field {
+  std::string text;
+  double value = 0;
+  double tolerance = 0;  ///< a part of the larger one; 0: texts are compared
+  std::optional<Spread> spread{};
+};
+using Fields = std::map<std::string, Field>;
 
 template <class T>
 void put(Fields& fields, const char* key, const std::optional<T>& value) {
-  if (value) fields[key] = fmt::format("{}", *value);
+  if (value) fields[key] = {fmt::format("{}", *value)};
 }
 
 Fields fields_of(const TopologyNode& node) {
-  Fields fields{{"kind", std::string(name(node.kind))}};
-  if (!node.label.empty()) fields["label"] = node.label;
+  Fields fields{{"kind", {std::string(name(node.kind))}}};
+  if (!node.label.empty()) fields["label"] = {node.label};
   put(fields, "os_index", node.os_index);
   put(fields, "size_bytes", node.size_bytes);
+  if (node.size_bytes && node.kind == NodeKind::kNumaNode) {
+    fields["size_bytes"].value = static_cast<double>(*node.size_bytes);
+    fields["size_bytes"].tolerance = kSameMemory;
+  }
   put(fields, "level", node.level);
-  if (!node.cpus.empty()) fields["cpus"] = cpu_ranges(node.cpus);
-  if (!node.uuid.empty()) fields["uuid"] = node.uuid;
+  if (!node.cpus.empty()) fields["cpus"] = {cpu_ranges(node.cpus)};
+  if (!node.uuid.empty()) fields["uuid"] = {node.uuid};
   put(fields, "pci_link.speed_gts", node.pci_link.speed_gts);
   put(fields, "pci_link.width", node.pci_link.width);
   put(fields, "pci_link.max_speed_gts", node.pci_link.max_speed_gts);
   put(fields, "pci_link.max_width", node.pci_link.max_width);
-  for (const auto& [key, value] : node.attributes) fields["attributes." + key] = value;
+  for (const auto& [key, value] : node.attributes) {
+    if (std::find(kVolatile.begin(), kVolatile.end(), key) != kVolatile.end()) continue;
+    fields["attributes." + key] = {value};
+  }
   return fields;
 }
 
 void put(Fields& fields, const std::string& key, const Figure& figure) {
-  if (figure.declared) fields[key + ".declared"] = fmt::format("{:.6g}", *figure.declared);
-  if (figure.measured) fields[key + ".measured"] = fmt::format("{:.6g}", *figure.measured);
+  const auto text = [](double value) { return fmt::format("{:.6g}", value); };
+  if (figure.declared) {
+    fields[key + ".declared"] = {text(*figure.declared), *figure.declared, kSameFigure};
+  }
+  if (figure.measured) {
+    fields[key + ".measured"] = {text(*figure.measured), *figure.measured, kSameMeasured,
+                                 figure.spread};
+  }
 }
 
 Fields fields_of(const TopologyEdge& edge) {
@@ -51,7 +79,7 @@ Fields fields_of(const TopologyEdge& edge) {
   put(fields, "upward_gbps", edge.upward_gbps);
   put(fields, "count", edge.count);
   for (const auto& [name, figure] : edge.figures) put(fields, "figures." + name, figure);
-  if (!edge.fault.empty()) fields["fault"] = edge.fault;
+  if (!edge.fault.empty()) fields["fault"] = {edge.fault};
   return fields;
 }
 
@@ -62,21 +90,22 @@ Fields fields_of(const CapacityGroup& group) {
   for (const EdgeDirection& m : group.members) {
     members += fmt::format("{}{} → {} ({})", members.empty() ? "" : ", ", m.from, m.to, m.kind);
   }
-  fields["members"] = members;
+  fields["members"] = {members};
   return fields;
 }
 
 /// Notes compare as texts.
 Fields fields_of(const std::string& /*note*/) { return {}; }
 
-bool same(const std::string& field, const std::string& a, const std::string& b) {
-  if (a == b) return true;
-  const bool figure = (field.ends_with(".declared") || field.ends_with(".measured")) &&
-                      !field.starts_with("attributes.");
-  if (!figure || a.empty() || b.empty()) return false;
-  const double x = std::stod(a);
-  const double y = std::stod(b);
-  return std::fabs(x - y) <= kSameFigure * std::max(std::fabs(x), std::fabs(y));
+/// Measured figures differ only where their intervals, if both have one, do not touch.
+bool same(const Field& a, const Field& b) {
+  if (a.text == b.text) return true;
+  if (a.tolerance == 0 || b.tolerance == 0) return false;
+  if (a.spread && b.spread && a.spread->low <= b.spread->high && b.spread->low <= a.spread->high) {
+    return true;
+  }
+  return std::fabs(a.value - b.value) <=
+         a.tolerance * std::max(std::fabs(a.value), std::fabs(b.value));
 }
 
 class Differ {
@@ -110,9 +139,9 @@ class Differ {
     for (const std::string& key : keys) {
       const auto a = before.find(key);
       const auto b = after.find(key);
-      std::string x = a == before.end() ? "" : a->second;
-      std::string y = b == after.end() ? "" : b->second;
-      if (!same(key, x, y)) found_.push_back({what, id, key, std::move(x), std::move(y)});
+      const Field x = a == before.end() ? Field{} : a->second;
+      const Field y = b == after.end() ? Field{} : b->second;
+      if (!same(x, y)) found_.push_back({what, id, key, x.text, y.text});
     }
   }
 
@@ -128,8 +157,8 @@ std::vector<TopologyDifference> diff_topologies(const Topology& before, const To
   Differ differ;
   Fields a;
   Fields b;
-  if (!before.host.empty()) a["name"] = before.host;
-  if (!after.host.empty()) b["name"] = after.host;
+  if (!before.host.empty()) a["name"] = {before.host};
+  if (!after.host.empty()) b["name"] = {after.host};
   differ.compare_fields("host", "", a, b);
   differ.compare("node", before.nodes, after.nodes, [](const TopologyNode& n) { return n.id; });
   differ.compare("edge", before.edges, after.edges, [](const TopologyEdge& e) {

@@ -80,8 +80,9 @@ class Matrix {
   std::vector<TableEnd> columns_;
 };
 
-/// The words that the table has, and no others.
-std::string legend(const Matrix& matrix, std::size_t width) {
+/// The words that the tables have, and no others.
+std::string legend(const Matrix& matrix, const std::vector<TransferTable>& tables,
+                   std::size_t width) {
   std::set<std::string> used;
   for (const TableEnd& row : matrix.columns()) {
     for (const TableEnd& column : matrix.columns()) used.insert(matrix.path(row.node, column.node));
@@ -93,6 +94,10 @@ std::string legend(const Matrix& matrix, std::size_t width) {
     };
     if (std::none_of(used.begin(), used.end(), is)) continue;
     text += fmt::format("{:<{}}{}\n", word == "NV" ? "NV#" : word, width, meaning);
+  }
+  if (std::any_of(tables.begin(), tables.end(), [](const auto& t) { return t.any_fault(); })) {
+    text += fmt::format("{:<{}}data arrived changed: topocoll topo check says more\n", kWrongData,
+                        std::max(width, std::string_view(kWrongData).size() + 2));
   }
   return text.empty() ? text : "\n" + text;
 }
@@ -137,7 +142,8 @@ std::string render_matrix(const Topology& topology) {
   for (const TableEnd& m : matrix.memories()) {
     text += fmt::format("{:<{}}{}\n", m.title, width, topology.nodes[m.node].id);
   }
-  return plain_text(text + legend(matrix, width) + render_tables(matrix.transfers()));
+  const std::vector<TransferTable> tables = matrix.transfers();
+  return plain_text(text + legend(matrix, tables, width) + render_tables(tables));
 }
 
 std::string matrix_to_json(const Topology& topology) {

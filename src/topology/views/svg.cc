@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <string_view>
 
 #include "topocoll/topology_formats.h"
 #include "topology/formats/xml_text.h"
@@ -20,6 +21,7 @@ constexpr double kHeading = 26;
 constexpr double kMaxRow = 1400;  ///< boxes wrap beyond this width
 constexpr int kMaxDepth = 40;
 constexpr std::size_t kMaxTitle = 60;
+constexpr std::size_t kMaxMatrix = 128;  ///< devices of a page's matrix
 
 class Layout {
  public:
@@ -191,6 +193,22 @@ std::string findings_table(const std::vector<Finding>& findings) {
          rows + "</table>\n";
 }
 
+/// The matrix and what was measured, as text; nothing where there is no device, or too many to look
+/// at.
+std::string matrix_section(const Topology& topology) {
+  const std::size_t devices =
+      topology.of_kind(NodeKind::kGpu).size() + topology.of_kind(NodeKind::kNic).size();
+  if (devices == 0 || devices > kMaxMatrix) return "";
+  const std::string text = render_matrix(topology);
+  std::string lines;
+  for (std::size_t start = 0; start < text.size();) {  // escaped, ends of lines would be numbers
+    const std::size_t end = std::min(text.find('\n', start), text.size());
+    lines += xml_escape(std::string_view(text).substr(start, end - start)) + "\n";
+    start = end + 1;
+  }
+  return "<h2>Matrix</h2>\n<pre>" + lines + "</pre>\n";
+}
+
 }  // namespace
 
 std::string render_svg(const Topology& topology, const std::vector<Finding>& findings,
@@ -209,9 +227,10 @@ std::string render_html(const Topology& topology, const std::vector<Finding>& fi
       "<style>body{{font-family:sans-serif;margin:1.5em}}table{{border-collapse:collapse}}"
       "td,th{{border:1px solid #ccc;padding:3px 8px;text-align:left;vertical-align:top}}"
       "tr.error td:first-child,tr.warning td:first-child{{color:#d00;font-weight:bold}}"
-      "</style></head><body>\n<h1>{0}</h1>\n<h2>Findings</h2>\n{1}{2}<h2>Topology</h2>\n{3}"
+      "</style></head><body>\n<h1>{0}</h1>\n<h2>Findings</h2>\n{1}{2}<h2>Topology</h2>\n{3}{4}"
       "</body></html>\n",
-      xml_escape(title), findings_table(findings), notes, render_svg(topology, findings, overlay));
+      xml_escape(title), findings_table(findings), notes, render_svg(topology, findings, overlay),
+      matrix_section(topology));
 }
 
 }  // namespace topocoll

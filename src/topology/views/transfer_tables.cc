@@ -7,28 +7,20 @@
 #include <iterator>
 #include <map>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "topology/checked_json.h"
+#include "topology/figure_text.h"
 #include "topology/tree.h"
 
 namespace topocoll {
 namespace {
 
-constexpr const char* kFault = "WRONG";
 constexpr const char* kBandwidth = "bandwidth_gbps";
-
-struct Known {
-  const char* figure;
-  const char* words;
-};
-constexpr std::array<Known, 7> kFigures = {{{kBandwidth, "stores"},
-                                            {kLoadsGbps, "loads"},
-                                            {kCopyEngineGbps, "copy engine"},
-                                            {kDuplexGbps, "both ways at once"},
-                                            {kClassGbps, "all at once"},
-                                            {"latency_ns", "latency"},
-                                            {kLoadedLatencyNs, "loaded latency"}}};
+constexpr std::array<const char*, 7> kFigures = {kBandwidth,      kLoadsGbps, kCopyEngineGbps,
+                                                 kDuplexGbps,     kClassGbps, "latency_ns",
+                                                 kLoadedLatencyNs};
 
 const Figure* figure_of(const TopologyEdge& edge, const std::string& name) {
   if (name == kBandwidth) return &edge.bandwidth_gbps;
@@ -59,7 +51,7 @@ bool fill(const Topology& topology, const Ways& ways, TransferTable& table) {
 }
 
 std::string cell_text(const TransferTable& table, std::size_t row, std::size_t column) {
-  if (table.faults[row][column]) return kFault;
+  if (table.faults[row][column]) return kWrongData;
   const auto& value = table.values[row][column];
   if (table.rows[row].node == table.columns[column].node) return "X";
   if (!value) return "-";
@@ -102,10 +94,14 @@ std::vector<TransferTable> transfer_tables(const Topology& topology,
   std::vector<TransferTable> tables;
   const auto add = [&](const std::string& where, const std::vector<TableEnd>& rows,
                        const std::vector<TableEnd>& columns) {
-    for (const auto& [figure, words] : kFigures) {
-      const bool pulled = where == "from memory" && figure == kBandwidth;
-      TransferTable table{
-          fmt::format("{} {}", pulled ? "loads" : words, where), figure, rows, columns, {}, {}};
+    for (const char* figure : kFigures) {
+      const bool pulled = where == "from memory" && figure == std::string_view(kBandwidth);
+      TransferTable table{fmt::format("{} {}", figure_word(pulled ? kLoadsGbps : figure), where),
+                          figure,
+                          rows,
+                          columns,
+                          {},
+                          {}};
       if (fill(topology, ways, table)) tables.push_back(std::move(table));
     }
   };
@@ -117,14 +113,12 @@ std::vector<TransferTable> transfer_tables(const Topology& topology,
 
 std::string render_tables(const std::vector<TransferTable>& tables) {
   std::string text;
-  bool faults = false;
   for (const TransferTable& table : tables) {
     std::size_t width = 7;
     for (const TableEnd& end : table.columns) width = std::max(width, end.title.size() + 2);
     for (std::size_t r = 0; r < table.rows.size(); ++r) {
       for (std::size_t c = 0; c < table.columns.size(); ++c) {
         width = std::max(width, cell_text(table, r, c).size() + 2);
-        faults = faults || table.faults[r][c];
       }
     }
     fmt::format_to(std::back_inserter(text), "\n{}, {}, from row to column\n{:{}}", table.title,
@@ -140,8 +134,6 @@ std::string render_tables(const std::vector<TransferTable>& tables) {
     }
     text += '\n';
   }
-  if (faults)
-    text += fmt::format("\n{}  data arrived changed: topocoll topo check says more\n", kFault);
   return text;
 }
 

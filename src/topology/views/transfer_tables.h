@@ -2,6 +2,7 @@
 // Thread rule: values that refer to their topology. Failure rule: what was not measured is absent.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -10,6 +11,9 @@
 #include "topocoll/topology.h"
 
 namespace topocoll {
+
+/// In a table, a way on which data arrived changed.
+inline constexpr const char* kWrongData = "WRONG";
 
 /// A row or a column.
 struct TableEnd {
@@ -25,6 +29,11 @@ struct TransferTable {
   std::vector<TableEnd> columns;
   std::vector<std::vector<std::optional<double>>> values;
   std::vector<std::vector<bool>> faults;  ///< wrong data arrived
+  [[nodiscard]] bool any_fault() const {
+    return std::any_of(faults.begin(), faults.end(), [](const std::vector<bool>& row) {
+      return std::find(row.begin(), row.end(), true) != row.end();
+    });
+  }
   [[nodiscard]] bool is_time() const { return figure.ends_with("_ns"); }
 };
 

@@ -135,7 +135,10 @@ copy engine to memory, GB/s, from row to column
        MEM0   MEM1
 GPU0   53.0   53.0
 )"));
-  EXPECT_THAT(text, HasSubstr("\nWRONG  data arrived changed: topocoll topo check says more\n"));
+  const std::string wrong = "\nWRONG  data arrived changed: topocoll topo check says more\n";
+  ASSERT_THAT(text, HasSubstr(wrong));
+  EXPECT_LT(text.find(wrong), text.find("stores between GPUs")) << "with the other words";
+  EXPECT_THAT(render_matrix(testing::measured_gpus()), Not(HasSubstr("WRONG")));
 }
 
 TEST(Matrix, TablesInJson) {
@@ -244,6 +247,20 @@ TEST(Svg, AWayThatLiesIsARedLine) {
   EXPECT_THAT(line, HasSubstr("WRONG DATA: 3 of 4096 words differ"));
   EXPECT_THAT(line, HasSubstr(b + " → " + a + ": stores"));
   EXPECT_THAT(render_dot(t, {}), HasSubstr("color=\"red\""));
+}
+
+TEST(Html, HasTheMatrixAsText) {
+  Topology t = testing::measured_gpus();
+  for (TopologyNode& node : t.nodes) {
+    if (node.kind == NodeKind::kGpu) node.label = "a <b> & c";
+  }
+  const std::string html = render_html(t, {});
+  EXPECT_THAT(html, HasSubstr("\n<pre>"));
+  EXPECT_LT(html.find("</svg>"), html.find("<pre>"));
+  EXPECT_THAT(html,
+              HasSubstr("\nstores between GPUs, GB/s, from row to column\n       GPU0   GPU1 "));
+  EXPECT_THAT(html, HasSubstr("\nGPU0  gpu:0000:01:00.0  a &lt;b&gt; &amp; c\n"));
+  EXPECT_THAT(render_html(synthetic_topology("core:2 pu:1").value(), {}), Not(HasSubstr("<pre>")));
 }
 
 TEST(Html, IsOnePageWithPictureAndFindings) {
