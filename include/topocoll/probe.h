@@ -39,7 +39,7 @@ namespace topocoll {
 struct ProbeOptions {
   /// After this nothing new is begun of CPUs and memory; a machine of a few CPUs needs less.
   std::chrono::milliseconds budget{2000};
-  /// The same for GPUs: two need 2 s, eight 10 s.
+  /// The same for GPUs; two need 2 s.
   std::chrono::milliseconds gpu_budget{10000};
   bool gpus = true;  ///< whether GPUs are measured
   /// Whether a kept result may be used and the new one be kept.

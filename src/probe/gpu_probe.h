@@ -6,9 +6,9 @@
 // First every way between two GPUs is tried with data that is looked at: one that changes it gets a
 // fault and no figure. What follows is in the order of its use for a plan, each in random order:
 // stores and latency of each pair, all GPUs at once, memory, contention (contention.h,
-// gpu_ports.h), then loads, copy engines, both ways at once, and latency under load. Eight GPUs
-// take about ten seconds, two about two. Figures become "transfer" edges, and gpu_links.h writes
-// what follows from them.
+// gpu_ports.h), then loads, copy engines, both ways at once, and latency under load. Two GPUs
+// take about two seconds; pairs grow with the square of their number. Figures become "transfer"
+// edges, and gpu_links.h writes what follows from them.
 //
 // Thread rule: one thread. Failure rule: what fails is a note, once for each reason; a bench that
 // is of no more use ends it.
