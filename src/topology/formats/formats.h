@@ -14,6 +14,7 @@ namespace topocoll {
 /// The largest device numbers, ranks and ports in NCCL's XML.
 inline constexpr int kMaxNcclNumber = 1 << 24;
 inline constexpr int kMaxNcclPort = 1 << 16;
+inline constexpr int kMaxNcclCpus = 1 << 16;
 inline constexpr int kMaxNcclNuma = 1 << 20;
 /// The longest attributes there, and of these the ones that become part of an id.
 inline constexpr std::size_t kMaxNcclTextBytes = 256;

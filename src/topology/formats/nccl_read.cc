@@ -15,7 +15,6 @@
 namespace topocoll {
 namespace {
 
-constexpr int kMaxCpus = 1 << 16;
 constexpr int kMaxPciDepth = 48;
 constexpr std::size_t kMaxNotes = 100;
 constexpr std::string_view kCpuTargetClass = "0x068001";
@@ -39,7 +38,7 @@ std::optional<std::vector<int>> cpus_of_mask(std::string_view mask) {
     if (comma == mask.npos) break;
     mask.remove_prefix(comma + 1);
   }
-  if (groups.size() > kMaxCpus / 32) return std::nullopt;
+  if (groups.size() > kMaxNcclCpus / 32) return std::nullopt;
   std::vector<int> cpus;
   for (std::size_t g = 0; g < groups.size(); ++g) {
     for (int bit = 0; bit < 32; ++bit) {

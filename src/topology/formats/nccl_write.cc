@@ -170,10 +170,10 @@ class NcclWriter {
     for (const auto& [ours, theirs] : kPackageKeys) put(theirs, fact(node(package), ours));
   }
 
-  /// Each CPU of a host has a number of its own.
-  int free_number(std::size_t host, int wanted) {
+  /// Each CPU of a host, which NCCL tells by its hash, has a number of its own.
+  int free_number(const std::string& hash, int wanted) {
     if (wanted > kMaxNcclNuma) wanted = -1;
-    while (!numbers_.emplace(host, wanted).second) ++wanted;
+    while (!numbers_.emplace(hash, wanted).second) ++wanted;
     return wanted;
   }
 
@@ -181,12 +181,12 @@ class NcclWriter {
     const TopologyNode& cpu = node(numa);
     text_ += "  <cpu";
     const std::size_t host = tree_.above(numa, NodeKind::kHost);
-    if (host != TopologyTree::kNone) {
-      const std::string hash = fact(node(host), "host_hash");
-      if (!hash.empty() && hash.size() <= kMaxNcclNameBytes) attribute("host_hash", hash);
-    }
-    attribute("numaid", std::to_string(free_number(host, cpu.os_index.value_or(-1))));
-    if (!cpu.cpus.empty()) attribute("affinity", affinity_mask(cpu.cpus));
+    std::string hash = host == TopologyTree::kNone ? "" : fact(node(host), "host_hash");
+    if (hash.size() > kMaxNcclNameBytes) hash.clear();
+    if (!hash.empty()) attribute("host_hash", hash);
+    attribute("numaid", std::to_string(free_number(hash, cpu.os_index.value_or(-1))));
+    const bool listed = !cpu.cpus.empty() && cpu.cpus.back() < kMaxNcclCpus;
+    if (listed) attribute("affinity", affinity_mask(cpu.cpus));
     attributes(cpu, kCpuKeys);
     write_cpu_facts(host, tree_.above(numa, NodeKind::kPackage), cpu.attributes);
     text_ += ">\n";
@@ -222,7 +222,7 @@ class NcclWriter {
     const auto hosts = topology_.of_kind(NodeKind::kHost);
     const std::size_t host = hosts.empty() ? TopologyTree::kNone : tree_.index(hosts[0]->id);
     text_ += "  <cpu";
-    attribute("numaid", std::to_string(free_number(host, -1)));
+    attribute("numaid", std::to_string(free_number("", -1)));
     if (whole_) write_cpu_facts(host, TopologyTree::kNone, {});
     text_ += ">\n" + before + "  </cpu>\n";
     return true;
@@ -393,7 +393,7 @@ class NcclWriter {
   std::string text_;
   int version_ = 1;
   bool whole_ = false;  ///< devices and bridges are all that the machine has
-  std::set<std::pair<std::size_t, int>> numbers_;          ///< of CPUs, by host
+  std::set<std::pair<std::string, int>> numbers_;          ///< of CPUs, by host
   std::set<std::pair<std::size_t, std::string>> written_;  ///< addresses and ports, by host
   std::set<std::size_t> listed_;  ///< bridges that NCCL would list, if whole
 };

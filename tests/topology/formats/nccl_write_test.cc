@@ -191,5 +191,23 @@ TEST(NcclExport, FactsThatAreTooLongForItsReaderAreLeftOut) {
   imported(text);
 }
 
+/// NCCL tells hosts by their hash, and these have none; and no mask has room for the last CPU.
+TEST(NcclWrite, CpusThatItCannotTellApartHaveNumbersOfTheirOwn) {
+  Topology t;
+  for (const char* host : {"a", "b"}) {
+    const std::string prefix = std::string(host) + "/";
+    t.nodes.push_back({prefix + "host", NodeKind::kHost});
+    t.nodes.push_back({prefix + "numa:1", NodeKind::kNumaNode});
+    t.nodes.back().os_index = 1;
+    t.nodes.back().cpus = {1, 1 << 16};
+    t.edges.push_back({prefix + "host", prefix + "numa:1", "contains", {}, {}});
+  }
+  const auto xml = to_nccl_xml(t);
+  ASSERT_TRUE(xml.ok()) << xml.status().to_string();
+  const auto back = import_topology(*xml, "xml");
+  ASSERT_TRUE(back.ok()) << back.status().to_string();
+  EXPECT_EQ(back->of_kind(NodeKind::kNumaNode).size(), 2u);
+}
+
 }  // namespace
 }  // namespace topocoll
