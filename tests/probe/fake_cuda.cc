@@ -108,10 +108,6 @@ Return cuInit(unsigned) {
   allocations.clear();  // of a bench that hangs
   return fake.init;
 }
-Return cuDriverGetVersion(int* version) {
-  *version = 13000;
-  return kSuccess;
-}
 Return cuGetErrorString(Return code, const char** text) {
   static thread_local std::string words;
   words = "fake error " + std::to_string(code);

@@ -3,20 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <iterator>
+
+#include "base/cuda/bus_id.h"
 
 namespace topocoll::cuda {
 namespace {
 
 constexpr int kMaxDevices = 1024;
-
-/// The driver writes capitals and, up to some versions, eight digits of domain.
-std::string kernel_bdf(std::string text) {
-  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  while (text.find(':') > 4 && text.starts_with('0')) text.erase(0, 1);
-  return text;
-}
 
 std::string words(const Uuid& uuid) {
   std::string text = "GPU-";
@@ -61,7 +55,6 @@ Status Driver::bind() {
     }
   };
   find("cuInit", api_.init);
-  find("cuDriverGetVersion", api_.driver_version);
   find("cuGetErrorString", api_.error_string);
   find("cuDeviceGetCount", api_.device_count);
   find("cuDeviceGet", api_.device_get);
@@ -122,7 +115,7 @@ Result<std::vector<DeviceFacts>> Driver::devices() const {
         !s.ok()) {
       return s;
     }
-    facts.bdf = kernel_bdf(std::string(bus_id, std::find(bus_id, std::end(bus_id), '\0')));
+    facts.bdf = kernel_bus_id(bus_id);
     Uuid uuid{};
     if (api_.device_uuid(&uuid, facts.device) == kSuccess) facts.uuid = words(uuid);
     const auto attribute = [&](int which) {

@@ -45,7 +45,6 @@ inline constexpr unsigned kWaitAtLeast = 0;
 /// The functions, by the names in the library that stand beside them in driver.cc.
 struct DriverApi {
   Return (*init)(unsigned flags);
-  Return (*driver_version)(int* version);
   Return (*error_string)(Return code, const char** text);
   Return (*device_count)(int* count);
   Return (*device_get)(Device* device, int ordinal);

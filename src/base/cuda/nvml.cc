@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <memory>
 #include <utility>
 
+#include "base/cuda/bus_id.h"
 #include "base/cuda/nvml_abi.h"
 #include "base/library.h"
 
@@ -71,14 +71,10 @@ class Nvml {
   bool initialised_ = false;
 };
 
-/// "00000000:4E:00.0" as the kernel writes it: "0000:4e:00.0". Empty if it is hidden.
+/// Empty if the driver hides it.
 std::string kernel_bdf(const nvml::PciInfo& info) {
-  std::string text(info.bus_id, std::find(info.bus_id, std::end(info.bus_id), '\0'));
-  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  if (text.starts_with(kHidden)) return "";
-  // The kernel writes the domain with four digits, or as many as it takes.
-  while (text.find(':') > 4 && text.starts_with('0')) text.erase(0, 1);
-  return text;
+  std::string text = kernel_bus_id(info.bus_id);
+  return text.starts_with(kHidden) ? "" : text;
 }
 
 class Reader {
