@@ -11,6 +11,7 @@
 
 #include "base/thread.h"
 #include "probe/cuda_rig.h"
+#include "probe/pattern.h"
 
 namespace topocoll {
 namespace {
@@ -64,8 +65,7 @@ class CudaBench : public GpuBench {
   Result<std::string> verify(const GpuFlow& flow) override {
     using Side = CudaRig::Side;
     if (Status s = rig_->can_move(flow); !s.ok()) return s;
-    std::vector<std::uint32_t> words(kVerifiedWords);
-    for (std::uint32_t& word : words) word = pattern_ = pattern_ * 1664525U + 1013904223U;
+    const std::vector<std::uint32_t> words = pattern(kVerifiedWords, pattern_);
     std::vector<std::uint32_t> spoilt(words);
     for (std::uint32_t& word : spoilt) word = ~word;
     if (Status s = rig_->put(flow.from, Side::kRead, words); !s.ok()) return s;

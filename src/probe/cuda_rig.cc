@@ -11,6 +11,7 @@
 
 #include "probe/gpu_kernels.h"
 #include "probe/memory.h"
+#include "probe/pattern.h"
 
 namespace topocoll {
 namespace {
@@ -224,9 +225,8 @@ void CudaRig::enable_peers(const cuda::Driver& driver) {
 
 /// No zeros: some links and memories compress, and run faster on them.
 Status CudaRig::fill_buffers() {
-  std::vector<std::uint32_t> words(kMostWords);
   std::uint32_t state = 1;
-  for (std::uint32_t& word : words) word = state = state * 1664525U + 1013904223U;
+  const std::vector<std::uint32_t> words = pattern(kMostWords, state);
   const auto bytes = std::as_bytes(std::span(words));
   for (const auto& memory : memory_) {
     std::byte* const data = memory->mapping.data();
