@@ -19,6 +19,27 @@ constexpr std::size_t kMaxGpus = 1024;
 constexpr int kMaxNumber = 1'000'000;
 constexpr double kMaxGbps = 1e6;
 
+/// The fields that are numbers, with their names in a file.
+template <class Gpu, class Visit>
+void each_number(Gpu& gpu, Visit visit) {
+  visit("pcie_generation", gpu.pcie_generation);
+  visit("pcie_width", gpu.pcie_width);
+  visit("max_pcie_generation", gpu.max_pcie_generation);
+  visit("max_pcie_width", gpu.max_pcie_width);
+  visit("pcie_replays", gpu.pcie_replays);
+  visit("temperature_c", gpu.temperature_c);
+  visit("utilization_percent", gpu.utilization_percent);
+  visit("ecc_corrected", gpu.ecc_corrected);
+  visit("ecc_uncorrected", gpu.ecc_uncorrected);
+}
+
+template <class Link, class Visit>
+void each_counter(Link& link, Visit visit) {
+  visit("replays", link.replays);
+  visit("recoveries", link.recoveries);
+  visit("crc_errors", link.crc_errors);
+}
+
 template <class T>
 void append(std::string_view key, const std::optional<T>& value, std::string& text) {
   if (value) fmt::format_to(std::back_inserter(text), ", \"{}\": {}", key, *value);
@@ -58,9 +79,7 @@ NvmlLink read_link(const JsonView& view) {
   read(view, "remote_bdf", link.remote_bdf);
   if (!link.remote_bdf.empty()) check_bdf(view["remote_bdf"], link.remote_bdf);
   read(view, "remote_kind", link.remote_kind);
-  read(view, "replays", link.replays);
-  read(view, "recoveries", link.recoveries);
-  read(view, "crc_errors", link.crc_errors);
+  each_counter(link, [&](std::string_view key, auto& value) { read(view, key, value); });
   return link;
 }
 
@@ -70,15 +89,7 @@ std::string gpu_to_json(const NvmlDevice& gpu) {
   std::string text = fmt::format("{{\"bdf\": {}", json_quote(gpu.bdf));
   append("name", gpu.name, text);
   append("link_gbps", gpu.link_gbps, text);
-  append("pcie_generation", gpu.pcie_generation, text);
-  append("pcie_width", gpu.pcie_width, text);
-  append("max_pcie_generation", gpu.max_pcie_generation, text);
-  append("max_pcie_width", gpu.max_pcie_width, text);
-  append("pcie_replays", gpu.pcie_replays, text);
-  append("temperature_c", gpu.temperature_c, text);
-  append("utilization_percent", gpu.utilization_percent, text);
-  append("ecc_corrected", gpu.ecc_corrected, text);
-  append("ecc_uncorrected", gpu.ecc_uncorrected, text);
+  each_number(gpu, [&](std::string_view key, const auto& value) { append(key, value, text); });
   std::string reasons;
   for (const std::string& reason : gpu.throttled_by) {
     reasons += (reasons.empty() ? "" : ", ") + json_quote(reason);
@@ -91,9 +102,7 @@ std::string gpu_to_json(const NvmlDevice& gpu) {
     append("version", link.version, links);
     append("remote_bdf", link.remote_bdf, links);
     append("remote_kind", link.remote_kind, links);
-    append("replays", link.replays, links);
-    append("recoveries", link.recoveries, links);
-    append("crc_errors", link.crc_errors, links);
+    each_counter(link, [&](std::string_view key, const auto& value) { append(key, value, links); });
     links += '}';
   }
   return text + ",\n\"links\": [" + links + "]}\n";
@@ -112,15 +121,7 @@ Result<NvmlDevice> gpu_from_json(std::string_view text, std::string_view what) {
   check_bdf(view["bdf"], gpu.bdf);
   read(view, "name", gpu.name);
   if (view.has("link_gbps")) gpu.link_gbps = view["link_gbps"].number(0, kMaxGbps);
-  read(view, "pcie_generation", gpu.pcie_generation);
-  read(view, "pcie_width", gpu.pcie_width);
-  read(view, "max_pcie_generation", gpu.max_pcie_generation);
-  read(view, "max_pcie_width", gpu.max_pcie_width);
-  read(view, "pcie_replays", gpu.pcie_replays);
-  read(view, "temperature_c", gpu.temperature_c);
-  read(view, "utilization_percent", gpu.utilization_percent);
-  read(view, "ecc_corrected", gpu.ecc_corrected);
-  read(view, "ecc_uncorrected", gpu.ecc_uncorrected);
+  each_number(gpu, [&](std::string_view key, auto& value) { read(view, key, value); });
   const JsonView reasons = view["throttled_by"];
   for (std::size_t i = 0, n = reasons.array(kMaxReasons); errors.ok() && i < n; ++i) {
     gpu.throttled_by.push_back(reasons.at(i).text(kMaxTextBytes));
