@@ -8,18 +8,16 @@
 #include "planner/emit.h"
 #include "planner/graph_topology.h"
 #include "topocoll/planning.h"
+#include "topology/inferred.h"
 
 namespace topocoll {
 
 Result<Machine> machine_of(const Topology& topology) {
   Topology fabric = topology;
   // Inferred switches stand for parts of the tree.
-  const auto inferred = [&](const std::string& id) {
-    const TopologyNode* node = topology.find(id);
-    return node != nullptr && is_inferred(*node);
-  };
+  const InferredLinks inferred(topology);
   std::erase_if(fabric.edges, [&](const TopologyEdge& e) {
-    return is_tree_edge(e) || e.kind == "interconnect" || (e.kind == "link" && (inferred(e.from) || inferred(e.to)));
+    return is_tree_edge(e) || e.kind == "interconnect" || inferred.contain(e);
   });
   auto graph = graph_from_topology(fabric, {});
   const bool alone = graph.ok();

@@ -11,6 +11,7 @@
 #include "base/private_file.h"
 #include "probe/gpu_links.h"
 #include "topology/hash.h"
+#include "topology/inferred.h"
 
 namespace topocoll {
 namespace {
@@ -85,17 +86,6 @@ void take(const Figure& source, Figure& target) {
   target.spread = source.spread;
 }
 
-/// Links are the make-up's, but for those that a probe inferred or alone knows.
-bool is_probes_own(const Topology& topology, const TopologyEdge& edge) {
-  const auto inferred = [&](const std::string& id) {
-    const TopologyNode* node = topology.find(id);
-    return node != nullptr && is_inferred(*node);
-  };
-  const bool crossing =
-      edge.kind == "interconnect" && edge.bandwidth_gbps.measured && !edge.bandwidth_gbps.declared;
-  return is_measurement(edge) || crossing || inferred(edge.from) || inferred(edge.to);
-}
-
 /// What GPUs' links are while they are busy.
 void copy_link_states(const Topology& from, Topology& to) {
   for (TopologyNode& node : to.nodes) {
@@ -131,9 +121,12 @@ void copy_measurements(const Topology& from, Topology& to) {
     if (!source.fault.empty()) edge.fault = source.fault;
     known.erase(found);
   }
+  const InferredLinks inferred(from);
   for (const TopologyEdge& edge : from.edges) {
+    // All others are the make-up's.
+    if (!is_measurement(edge) && !inferred.contain(edge)) continue;
     const bool there = to.find(edge.from) != nullptr && to.find(edge.to) != nullptr;
-    if (known.contains(key(edge)) && there && is_probes_own(from, edge)) to.edges.push_back(edge);
+    if (known.contains(key(edge)) && there) to.edges.push_back(edge);
   }
   for (const CapacityGroup& group : from.groups) {
     if (is_measured_group(group)) to.groups.push_back(group);

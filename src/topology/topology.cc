@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <set>
 
 #include "topology/hash.h"
 #include "topology/hwloc_reader.h"
+#include "topology/inferred.h"
 
 namespace topocoll {
 namespace {
@@ -71,23 +71,15 @@ const TopologyNode* Topology::parent(std::string_view id) const {
 // belong to the make-up; the order of nodes and edges does not matter.
 std::string Topology::fingerprint() const {
   std::vector<std::string> facts;
-  std::set<std::string_view> inferred;
+  const InferredLinks inferred(*this);
   for (const TopologyNode& node : nodes) {
-    if (is_inferred(node)) {
-      inferred.insert(node.id);
-      continue;
-    }
+    if (is_inferred(node)) continue;
     const auto size = node.kind == NodeKind::kCache ? node.size_bytes.value_or(0) : 0;
     facts.push_back(fmt::format("node {} {} \"{}\" {} {} {}", node.id, topocoll::name(node.kind),
                                 node.label, size, node.level.value_or(0), cpu_ranges(node.cpus)));
   }
   for (const TopologyEdge& edge : edges) {
-    const bool only_measured = edge.kind == "interconnect" && edge.bandwidth_gbps.measured &&
-                               !edge.bandwidth_gbps.declared;
-    if (is_measurement(edge) || only_measured || inferred.contains(edge.from) ||
-        inferred.contains(edge.to)) {
-      continue;
-    }
+    if (is_measurement(edge) || inferred.contain(edge)) continue;
     const std::string count = edge.count ? fmt::format(" x{}", *edge.count) : "";
     facts.push_back(fmt::format("edge {} {} {}{}", edge.from, edge.to, edge.kind, count));
   }
