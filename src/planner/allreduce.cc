@@ -7,8 +7,8 @@
 #include <set>
 #include <utility>
 
+#include "base/index.h"
 #include "planner/bound.h"
-#include "planner/index.h"
 #include "planner/min_tree.h"
 #include "planner/simplex.h"
 #include "planner/trees.h"

@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "planner/index.h"
+#include "base/index.h"
 #include "planner/max_flow.h"
 
 namespace topocoll {

@@ -5,7 +5,7 @@
 #include <limits>
 #include <tuple>
 
-#include "planner/index.h"
+#include "base/index.h"
 
 namespace topocoll {
 

@@ -8,13 +8,13 @@
 #include <optional>
 #include <utility>
 
+#include "base/index.h"
 #include "planner/allreduce.h"
 #include "planner/double_tree.h"
 #include "planner/emit.h"
 #include "planner/exchange.h"
 #include "planner/folded.h"
 #include "planner/hierarchy.h"
-#include "planner/index.h"
 #include "planner/ring_packing.h"
 #include "planner/ring_plans.h"
 #include "planner/rings.h"

@@ -6,8 +6,8 @@
 #include <map>
 #include <utility>
 
+#include "base/index.h"
 #include "planner/counted.h"
-#include "planner/index.h"
 
 namespace topocoll {
 namespace {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "planner/index.h"
+#include "base/index.h"
 #include "planner/max_flow.h"
 
 namespace topocoll {

@@ -6,13 +6,13 @@
 #include <map>
 #include <utility>
 
+#include "base/index.h"
 #include "planner/allreduce.h"
 #include "planner/cluster.h"
 #include "planner/cluster_bound.h"
 #include "planner/graph_topology.h"
 #include "planner/hierarchy.h"
 #include "planner/hierarchy_cost.h"
-#include "planner/index.h"
 #include "planner/machine.h"
 #include "planner/trees.h"
 #include "topocoll/cluster.h"

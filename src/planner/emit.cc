@@ -7,8 +7,8 @@
 #include <tuple>
 #include <utility>
 
+#include "base/index.h"
 #include "planner/exchange_steps.h"
-#include "planner/index.h"
 #include "planner/stages.h"
 #include "planner/steps.h"
 

@@ -8,8 +8,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/index.h"
 #include "planner/bound.h"
-#include "planner/index.h"
 #include "planner/min_tree.h"
 #include "planner/simplex.h"
 

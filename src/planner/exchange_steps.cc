@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
-#include "planner/index.h"
+#include "base/index.h"
 
 namespace topocoll {
 

@@ -4,7 +4,7 @@
 #include <limits>
 #include <utility>
 
-#include "planner/index.h"
+#include "base/index.h"
 
 namespace topocoll {
 

@@ -7,8 +7,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/index.h"
 #include "planner/host_order.h"
-#include "planner/index.h"
 #include "planner/steps.h"
 
 namespace topocoll {

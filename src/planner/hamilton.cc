@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstddef>
 
-#include "planner/index.h"
+#include "base/index.h"
 
 namespace topocoll {
 

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <utility>
 
-#include "planner/index.h"
+#include "base/index.h"
 #include "planner/lanes.h"
 #include "planner/node_template.h"
 #include "planner/node_tree.h"

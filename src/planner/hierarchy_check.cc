@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/index.h"
 #include "planner/hierarchy.h"
-#include "planner/index.h"
 #include "planner/node_tree.h"
 
 namespace topocoll {

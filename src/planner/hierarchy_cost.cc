@@ -6,7 +6,7 @@
 #include <numeric>
 #include <utility>
 
-#include "planner/index.h"
+#include "base/index.h"
 #include "planner/node_tree.h"
 #include "planner/simulator.h"
 

@@ -6,10 +6,10 @@
 #include <tuple>
 #include <utility>
 
+#include "base/index.h"
 #include "planner/channels.h"
 #include "planner/hierarchy.h"
 #include "planner/hierarchy_walk.h"
-#include "planner/index.h"
 #include "planner/steps.h"
 
 namespace topocoll {

@@ -8,7 +8,7 @@
 #include <queue>
 #include <utility>
 
-#include "planner/index.h"
+#include "base/index.h"
 #include "planner/max_flow.h"
 #include "planner/rings.h"
 #include "planner/routes.h"

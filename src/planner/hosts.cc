@@ -6,8 +6,8 @@
 #include <set>
 #include <utility>
 
+#include "base/index.h"
 #include "planner/bound.h"
-#include "planner/index.h"
 
 namespace topocoll {
 namespace {

@@ -6,7 +6,7 @@
 #include <deque>
 #include <utility>
 
-#include "planner/index.h"
+#include "base/index.h"
 
 namespace topocoll {
 namespace {

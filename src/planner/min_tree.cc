@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "planner/index.h"
+#include "base/index.h"
 
 namespace topocoll {
 namespace {

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <utility>
 
-#include "planner/index.h"
+#include "base/index.h"
 #include "planner/lanes.h"
 
 namespace topocoll {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/index.h"
 #include "planner/double_tree.h"
-#include "planner/index.h"
 
 namespace topocoll {
 namespace {

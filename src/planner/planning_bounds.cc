@@ -7,8 +7,8 @@
 #include <map>
 #include <utility>
 
+#include "base/index.h"
 #include "planner/bound.h"
-#include "planner/index.h"
 
 namespace topocoll {
 namespace {

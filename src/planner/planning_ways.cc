@@ -6,12 +6,12 @@
 #include <numeric>
 #include <utility>
 
+#include "base/index.h"
 #include "planner/allreduce.h"
 #include "planner/counted.h"
 #include "planner/emit.h"
 #include "planner/folded.h"
 #include "planner/hierarchy.h"
-#include "planner/index.h"
 #include "planner/ring_packing.h"
 #include "planner/ring_plans.h"
 #include "planner/trees.h"

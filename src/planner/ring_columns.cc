@@ -5,8 +5,8 @@
 #include <limits>
 #include <utility>
 
+#include "base/index.h"
 #include "planner/cycle_search.h"
-#include "planner/index.h"
 
 namespace topocoll {
 namespace {

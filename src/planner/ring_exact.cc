@@ -6,8 +6,8 @@
 #include <limits>
 #include <vector>
 
+#include "base/index.h"
 #include "planner/hamilton.h"
-#include "planner/index.h"
 #include "planner/ring_search.h"
 
 namespace topocoll {

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "planner/index.h"
+#include "base/index.h"
 #include "planner/ring_search.h"
 
 namespace topocoll {

@@ -7,7 +7,7 @@
 #include <functional>
 #include <utility>
 
-#include "planner/index.h"
+#include "base/index.h"
 #include "planner/ring_columns.h"
 
 namespace topocoll {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "planner/index.h"
+#include "base/index.h"
 
 namespace topocoll {
 namespace {

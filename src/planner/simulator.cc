@@ -13,8 +13,8 @@
 #include <tuple>
 #include <utility>
 
+#include "base/index.h"
 #include "planner/fair_share.h"
-#include "planner/index.h"
 #include "planner/step_graph.h"
 #include "planner/steps.h"
 #include "planner/symbolic.h"

@@ -8,7 +8,7 @@
 #include <tuple>
 #include <utility>
 
-#include "planner/index.h"
+#include "base/index.h"
 #include "planner/max_flow.h"
 
 namespace topocoll {

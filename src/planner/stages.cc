@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "planner/index.h"
+#include "base/index.h"
 
 namespace topocoll {
 namespace {

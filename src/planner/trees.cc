@@ -7,9 +7,9 @@
 #include <optional>
 #include <utility>
 
+#include "base/index.h"
 #include "planner/arborescence.h"
 #include "planner/bound.h"
-#include "planner/index.h"
 #include "planner/split.h"
 
 namespace topocoll {

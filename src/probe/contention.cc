@@ -7,6 +7,8 @@
 #include <set>
 #include <utility>
 
+#include "base/index.h"
+
 namespace topocoll {
 namespace {
 
@@ -18,8 +20,6 @@ constexpr double kSameLevel = 1.1;
 constexpr double kGain = 1.04;
 /// Memory that CPUs read this many times as fast is not what limits GPUs.
 constexpr double kMemoryToSpare = 2;
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 bool holds(const Gpus& all, const Gpus& some) {
   return std::includes(all.begin(), all.end(), some.begin(), some.end());

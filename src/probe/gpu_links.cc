@@ -8,6 +8,8 @@
 #include <string_view>
 #include <utility>
 
+#include "base/index.h"
+#include "topology/inferred.h"
 #include "topology/tree.h"
 
 namespace topocoll {
@@ -17,8 +19,6 @@ namespace {
 constexpr std::string_view kMeasuredGroup = "measured: ";
 /// What was seen to pass refutes a declaration of less than this share of it, and fills a gap.
 constexpr double kTolerance = 0.97;
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 void set_measured(Figure& figure, const Figure& source) {
   figure.measured = source.measured;
@@ -430,16 +430,9 @@ Figure carried_by(const TopologyEdge& transfer) {
 bool is_measured_group(const CapacityGroup& group) { return group.id.starts_with(kMeasuredGroup); }
 
 void remove_inferred(Topology& topology) {
-  std::set<std::string> inferred;
-  for (const TopologyNode& node : topology.nodes) {
-    if (is_inferred(node)) inferred.insert(node.id);
-  }
+  const InferredLinks inferred(topology);
+  std::erase_if(topology.edges, [&](const TopologyEdge& edge) { return inferred.contain(edge); });
   std::erase_if(topology.nodes, is_inferred);
-  std::erase_if(topology.edges, [&](const TopologyEdge& edge) {
-    const Figure& gbps = edge.bandwidth_gbps;
-    const bool crossing = edge.kind == "interconnect" && gbps.measured && !gbps.declared;
-    return crossing || inferred.contains(edge.from) || inferred.contains(edge.to);
-  });
   std::erase_if(topology.groups, is_measured_group);
 }
 

@@ -3,10 +3,10 @@
 #include <cstddef>
 #include <numeric>
 
+#include "base/index.h"
+
 namespace topocoll {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// One side of a GPU: stores to its peers, or theirs to it.
 class Port {

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/index.h"
 #include "probe/contention.h"
 #include "probe/gpu_links.h"
 #include "probe/gpu_meter.h"
@@ -31,8 +32,6 @@ constexpr StopRule kJointRule{3, 15, 0.03, milliseconds(25)};
 constexpr double kSameLatency = 1.05;
 
 using Pairs = std::vector<std::pair<int, int>>;
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 GpuFlow flow(int from, int to, Mover mover = Mover::kStores) {
   return {gpu_at(from), gpu_at(to), mover};

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/index.h"
 #include "planner/cluster.h"
 #include "planner/graphs.h"
-#include "planner/index.h"
 
 namespace topocoll::testing {
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <random>
 
+#include "base/index.h"
 #include "probe/gpu_ports.h"
 #include "support/simulated_gpus.h"
 
@@ -80,14 +81,7 @@ TEST_F(Contention, FindsTheSwitchesOfTwoSockets) {
 }
 
 TEST_F(Contention, FindsSwitchesBelowSwitches) {
-  const int host = bench_.add_switch(-1, 0, 0);
-  bench_.add_memory(host, 0, 500);
-  const int far = bench_.add_switch(host, 40, 40);
-  for (int i = 0; i < 2; ++i) {
-    const int port = bench_.add_switch(far, 25, 25);
-    for (int gpu = 0; gpu < 2; ++gpu) bench_.add_gpu(port, 25, 25);
-  }
-  for (int gpu = 0; gpu < 2; ++gpu) bench_.add_gpu(host, 25, 25);
+  testing::build_nested_switches(bench_);
   const ContentionTree tree = infer(ways({0, 0, 0, 0, 0, 0}));
   ASSERT_THAT(sets(tree), ElementsAre(Gpus{0, 1, 2, 3}, Gpus{0, 1}, Gpus{2, 3}));
   EXPECT_EQ(tree.clusters[1].parent, 0);
@@ -226,7 +220,6 @@ class RandomTree {
     if (narrow || !below_wide) limit(place, grown, narrow, all);
     return all;
   }
-  static std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
   void limit(int place, const std::vector<Grown>& grown, bool narrow, Grown& all) {
     std::array<double, 2> gbps{};

@@ -165,14 +165,7 @@ TEST_F(GpuLinks, GpusOnTheWrongSocketStandByTheMemoryNearThem) {
 }
 
 TEST_F(GpuLinks, NestedSwitchesStandBelowEachOther) {
-  const int host = bench_.add_switch(-1, 0, 0);
-  bench_.add_memory(host, 0, 500);
-  const int far = bench_.add_switch(host, 40, 40);
-  for (int i = 0; i < 2; ++i) {
-    const int port = bench_.add_switch(far, 25, 25);
-    for (int gpu = 0; gpu < 2; ++gpu) bench_.add_gpu(port, 25, 25);
-  }
-  for (int gpu = 0; gpu < 2; ++gpu) bench_.add_gpu(host, 25, 25);
+  testing::build_nested_switches(bench_);
   DeclaredMachine flat;
   flat.numa(0);
   for (int g = 0; g < 6; ++g) flat.gpu(g, "host", 31.5);

@@ -261,4 +261,16 @@ class SimulatedGpus : public GpuBench {
   int moves_ = 0;
 };
 
+/// Four GPUs in pairs below two switches that share one way to the host, and two at the host itself.
+inline void build_nested_switches(SimulatedGpus& bench) {
+  const int host = bench.add_switch(-1, 0, 0);
+  bench.add_memory(host, 0, 500);
+  const int far = bench.add_switch(host, 40, 40);
+  for (int i = 0; i < 2; ++i) {
+    const int port = bench.add_switch(far, 25, 25);
+    for (int gpu = 0; gpu < 2; ++gpu) bench.add_gpu(port, 25, 25);
+  }
+  for (int gpu = 0; gpu < 2; ++gpu) bench.add_gpu(host, 25, 25);
+}
+
 }  // namespace topocoll::testing

@@ -141,8 +141,7 @@ TEST(NcclExport, ASwitchThatTheDriverHidesIsNamedAsNcclNamesIt) {
   const Topology back = imported(text);
   EXPECT_EQ(count_edges(back, "nvlink"), 16U);
   EXPECT_DOUBLE_EQ(
-      *edge_between(back, testing::gpu_id(0), "nvswitch:hidden")->bandwidth_gbps.declared,
-      450);
+      *edge_between(back, testing::gpu_id(0), "nvswitch:hidden")->bandwidth_gbps.declared, 450);
 }
 
 TEST(NcclExport, DevicesOfNoKnownMemoryStandBelowACpuThatNcclTakes) {

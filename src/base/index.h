@@ -1,4 +1,4 @@
-// Ranks, nodes and resources are int in the planner's interfaces; containers want std::size_t.
+// Ranks, nodes, GPUs and resources are int in interfaces; containers want std::size_t.
 // Thread rule: a free function on a value. Failure rule: `i` must not be negative.
 #pragma once
 
