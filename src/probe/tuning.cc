@@ -1,7 +1,6 @@
 #include "probe/tuning.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -9,6 +8,7 @@
 #include <limits>
 #include <vector>
 
+#include "probe/last_level_cache.h"
 #include "probe/pair.h"
 
 namespace topocoll {
@@ -125,12 +125,6 @@ std::uint32_t spins_for(Os& os, std::chrono::microseconds time) {
   return static_cast<std::uint32_t>(static_cast<double>(time.count()) * 1000.0 / each);
 }
 
-/// Outputs that will not stay in the last-level cache anyway are written around it.
-std::uint64_t stream_threshold() {
-  const long cache = ::sysconf(_SC_LEVEL3_CACHE_SIZE);
-  return cache > 0 ? static_cast<std::uint64_t>(cache) / 4 : std::uint64_t(8) << 20;
-}
-
 shm::Tuning defaults(Os& os, const shm::Segment& segment, const TuningRequest& request) {
   const int ranks = segment.ranks();
   shm::Tuning t;
@@ -139,7 +133,8 @@ shm::Tuning defaults(Os& os, const shm::Segment& segment, const TuningRequest& r
   const std::size_t eager_kib = t.meet != 0 ? 16 : (ranks <= 2 ? 32 : 64);
   t.eager_bytes = std::min<std::uint64_t>(request.eager_bytes.value_or(eager_kib << 10),
                                           segment.layout().eager_capacity);
-  t.stream_bytes = stream_threshold();
+  t.stream_bytes =
+      uncached_bytes(last_level_cache(request.cpus), static_cast<int>(request.cpus.size()), ranks);
   t.window_bytes = std::uint64_t(ranks <= 2 ? 1024 : 512) << 10;
   t.exchange_bytes = std::uint64_t(64) << 10;
   t.two_shot_bytes = ranks <= 2 ? std::numeric_limits<std::uint64_t>::max() : 0;
