@@ -21,7 +21,8 @@ std::string effects_json(const std::vector<FindingEffect>& effects) {
   std::string text;
   for (const FindingEffect& e : effects) {
     text += fmt::format(
-        "{}{{\"collective\": \"{}\", \"gbps\": {:.4f}, \"mended_gbps\": {:.4f}, \"percent\": {:.1f}}}",
+        "{}{{\"collective\": \"{}\", \"gbps\": {:.4f}, \"mended_gbps\": {:.4f}, \"percent\": "
+        "{:.1f}}}",
         text.empty() ? "" : ", ", e.collective, e.gbps, e.mended_gbps, percent(e));
   }
   return "\"effects\": [" + text + "], ";
@@ -67,6 +68,7 @@ std::vector<Finding> FindingRules::take() {
   numa_nodes();
   local_cpus();
   far_nics();
+  nearest_memories();
   doubled_devices();
   gpu_memory();
   gpu_throttling();
@@ -103,8 +105,8 @@ std::string render_text(const std::vector<Finding>& findings) {
     text += '\n';
     if (!f.evidence.empty()) fmt::format_to(to, "  seen: {}\n", f.evidence);
     for (const FindingEffect& e : f.effects) {
-      fmt::format_to(to, "  cost: {} {:.3g} instead of {:.3g} GB/s ({:+.1f} %)\n", e.collective, e.gbps,
-                     e.mended_gbps, percent(e));
+      fmt::format_to(to, "  cost: {} {:.3g} instead of {:.3g} GB/s ({:+.1f} %)\n", e.collective,
+                     e.gbps, e.mended_gbps, percent(e));
     }
     if (!f.fix.empty()) fmt::format_to(to, "  fix:  {}\n", f.fix);
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "topology/findings/rules.h"
 #include "topology/hwloc_reader.h"
@@ -14,6 +15,7 @@ namespace {
 bool matters(NodeKind kind) { return kind == NodeKind::kGpu || kind == NodeKind::kNic; }
 
 constexpr std::size_t kMaxMaskBytes = 64 * 1024;
+constexpr double kFarther = 1.05;  ///< of a latency: a NUMA hop is more, noise less
 constexpr const char* kAssignNuma =
     "enable NUMA reporting (_PXM) in the BIOS, pin virtual devices to NUMA nodes in the "
     "hypervisor, or "
@@ -121,6 +123,71 @@ void FindingRules::far_nics() {
          {},
          "move a NIC to a slot of that NUMA node, or let GPUs near a NIC send for this one"});
   }
+}
+
+/// What a device needs to read memory: of the node that answers soonest, and of the device's own.
+struct FindingRules::NearestMemory {
+  std::size_t nearest = TopologyTree::kNone;
+  const Figure* least = nullptr;
+  const Figure* next = nullptr;  ///< the least of the others
+  const Figure* own = nullptr;   ///< of the node that the device is said to be near
+};
+
+/// Who reads the memory of another NUMA node sooner than that of its own is said to be in the wrong
+/// place.
+void FindingRules::nearest_memories() {
+  std::map<std::size_t, NearestMemory> devices;
+  for (const NodeKind kind : {NodeKind::kGpu, NodeKind::kNicPort}) {
+    for (const Transfer& way : transfers(NodeKind::kNumaNode, kind)) {
+      const Figure& latency = way.edge->latency_ns;
+      if (!latency.measured) continue;
+      NearestMemory& known = devices[way.to];
+      if (way.from == tree_.numa_of(way.to)) known.own = &latency;
+      if (known.least == nullptr || *latency.measured < *known.least->measured) {
+        known.next = std::exchange(known.least, &latency);
+        known.nearest = way.from;
+      } else if (known.next == nullptr || *latency.measured < *known.next->measured) {
+        known.next = &latency;
+      }
+    }
+  }
+  for (const auto& [device, memory] : devices) {
+    // A port that is a program is wherever it runs.
+    if (fact(node(device), "software").empty()) nearest_memory(device, memory);
+  }
+}
+
+void FindingRules::nearest_memory(std::size_t device, const NearestMemory& memory) {
+  const bool placed = tree_.numa_of(device) != TopologyTree::kNone;
+  const Figure* other = placed ? memory.own : memory.next;
+  if (other == nullptr || other == memory.least) return;
+  const double least = *memory.least->measured;
+  const double high = memory.least->spread ? memory.least->spread->high : least;
+  const double low = other->spread ? other->spread->low : *other->measured;
+  if (low <= kFarther * high) return;
+  const std::string& id = node(device).id;
+  const std::string& nearest = node(memory.nearest).id;
+  const std::string evidence = fmt::format(
+      "reads of one word or byte take {:.0f} and {:.0f} ns, measured", least, *other->measured);
+  if (!placed) {
+    add({"numa-measured",
+         Severity::kInfo,
+         {id, nearest},
+         fmt::format("{} is near {} by what its reads take: nothing else says so", id, nearest),
+         evidence,
+         {},
+         kAssignNuma});
+    return;
+  }
+  const std::string& own = node(tree_.numa_of(device)).id;
+  add({"numa-wrong",
+       Severity::kWarning,
+       {id, nearest, own},
+       fmt::format("{} reads memory of {} sooner than that of {}, which it is said to be near", id,
+                   nearest, own),
+       evidence,
+       100.0 * (1 - least / *other->measured),
+       std::string(kAssignNuma) + "; to confirm: topocoll topo probe --no-cache"});
 }
 
 void FindingRules::doubled_devices() {

@@ -40,6 +40,9 @@ class FindingRules {
   void numa_nodes();
   void local_cpus();
   void far_nics();
+  struct NearestMemory;
+  void nearest_memories();
+  void nearest_memory(std::size_t device, const NearestMemory& memory);
   void doubled_devices();
   // gpus.cc
   void gpu_memory();

@@ -176,6 +176,44 @@ TEST(Check, AGpuFarFromEveryNic) {
   EXPECT_EQ(only(t, "gpu-far-from-nic").nodes.front(), "gpu:0000:82:00.0");
 }
 
+/// A port at numa:0, and memory of both nodes that it reads, in so many nanoseconds.
+Topology port_that_reads(double ns0, double ns1) {
+  Topology t = healthy();
+  const auto read = [&](const char* numa, double ns) {
+    t.edges.push_back(
+        {numa, "port:mlx5_0/1", "transfer", {}, {{}, ns, Spread{ns - 9, ns + 9, ns, 9}}});
+  };
+  read("numa:0", ns0);
+  read("numa:1", ns1);
+  return t;
+}
+
+TEST(Check, ADeviceThatIsNearAnotherNumaNodeThanIsSaid) {
+  EXPECT_THAT(check_topology(port_that_reads(1000, 1200)), IsEmpty());
+  EXPECT_THAT(check_topology(port_that_reads(1200, 1160)), IsEmpty()) << "that is noise";
+  const Finding f = only(port_that_reads(1250, 1000), "numa-wrong");
+  EXPECT_THAT(f.nodes, ::testing::ElementsAre("port:mlx5_0/1", "numa:1", "numa:0"));
+  EXPECT_THAT(f.evidence, HasSubstr("1000 and 1250 ns"));
+  EXPECT_NEAR(*f.loss_percent, 20, 0.1);
+  Topology t = healthy();
+  t.edges.push_back({"numa:0", "gpu:0000:82:00.0", "transfer", {}, {{}, 1000.0}});
+  t.edges.push_back({"numa:1", "gpu:0000:82:00.0", "transfer", {}, {{}, 1300.0}});
+  EXPECT_EQ(only(t, "numa-wrong").nodes.front(), "gpu:0000:82:00.0");
+}
+
+TEST(Check, ADeviceOfWhichNothingButReadsTellsThePlace) {
+  const auto beside_the_tree = [](double ns0, double ns1) {
+    Topology t = port_that_reads(ns0, ns1);
+    for (TopologyEdge& edge : t.edges) {
+      if (is_tree_edge(edge) && edge.to == "port:mlx5_0/1") edge.from = "host";
+    }
+    return t;
+  };
+  EXPECT_THAT(only(beside_the_tree(1250, 1000), "numa-measured").text,
+              HasSubstr("port:mlx5_0/1 is near numa:1"));
+  EXPECT_THAT(check_topology(beside_the_tree(1000, 1010)), IsEmpty());
+}
+
 TEST(Check, AFlatTree) {
   const Topology t =
       imported(R"(<system><cpu numaid="0"><pci busid="0000:01:00.0" class="0x030200"/>
