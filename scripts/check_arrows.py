@@ -38,6 +38,7 @@ LIBRARIES = {
     r"hwy/.*": ["src/collectives", "perf/micro", "tests/collectives"],
     r"CLI/.*": ["tools", "perf"],
     r"(gtest|gmock)/.*": ["tests"],
+    r"infiniband/.*": ["src/transport/verbs", "tests/probe"],
     r"(torch|ATen|c10|pybind11)/.*|Python\.h": ["plugin"],
 }
 

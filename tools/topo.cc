@@ -191,12 +191,11 @@ void add_probe_options(CLI::App* command, TopoRequest& request) {
                     "measure everything, and keep nothing for the next time");
   command
       ->add_option("--budget-ms", request.budget_ms,
-                   "time after which nothing new is begun of CPUs and memory (2000)")
+                   "time after which nothing new is begun of CPUs, memory and RDMA ports (2000)")
       ->check(CLI::Range(1, 600'000));
-  command
-      ->add_option("--gpu-budget-ms", request.gpu_budget_ms, "the same for GPUs (10000)")
+  command->add_option("--gpu-budget-ms", request.gpu_budget_ms, "the same for GPUs (10000)")
       ->check(CLI::Range(1, 600'000));
-  command->add_flag("--no-gpus", request.no_gpus, "measure CPUs and memory only");
+  command->add_flag("--no-gpus", request.no_gpus, "measure everything but GPUs");
 }
 
 }  // namespace
@@ -227,7 +226,7 @@ void add_topo(CLI::App& app, TopoRequest& request, std::function<Result<std::str
   add_input(show, request, kThisMachine);
   show->add_flag("--probe", request.probe, "measure this machine too, as topo probe does");
   add_probe_options(
-      as_json(add("probe", "measure this machine: CPUs, memory and NVIDIA's GPUs",
+      as_json(add("probe", "measure this machine: CPUs, memory, RDMA ports and NVIDIA's GPUs",
                   "  topocoll topo probe\n"
                   "  topocoll topo probe --no-cache --output node.json",
                   probed)),

@@ -1,15 +1,16 @@
-// Probe: measures this machine: CPUs, memory and NVIDIA's GPUs.
+// Probe: measures this machine: CPUs, memory, RDMA ports and NVIDIA's GPUs.
 //
 //   auto t = topocoll::probe_topology();
 //   if (t.ok()) std::fputs(topocoll::render_text(*t).c_str(), stdout);
 //
 // Between pairs of CPUs it times an exchange of flags and copies of what the other has just written
 // (edges "coherence"); from each NUMA node what one CPU and what all CPUs read of its memory (edges
-// "memory"). Between GPUs, and between GPUs and memory, it moves data by stores, loads and copy
-// engines, alone and together, and looks at what arrives (edges "transfer"); what follows for links
-// and switches becomes their measured figures. Figures are medians with their confidence interval
-// (Spread). Only CPUs and GPUs that this process may use take part, CPUs on threads of the probe's
-// own; the caller's affinity stays as it is.
+// "memory"); what each active RDMA port needs to read a byte of it (edges "transfer"; through
+// libibverbs, if it is there). Between GPUs, and between GPUs and memory, it moves data by stores,
+// loads and copy engines, alone and together, and looks at what arrives ("transfer" too); what
+// follows for links and switches becomes their measured figures. Figures are medians with their
+// confidence interval (Spread). Only CPUs and GPUs that this process may use take part, CPUs on
+// threads of the probe's own; the caller's affinity stays as it is.
 //
 // Results are kept in a file below the cache directory (TOPOCOLL_CACHE_DIR), one for each make-up
 // of a machine. A kept result is used if a few of its figures, measured again, are still the same;
@@ -37,7 +38,8 @@
 namespace topocoll {
 
 struct ProbeOptions {
-  /// After this nothing new is begun of CPUs and memory; a machine of a few CPUs needs less.
+  /// After this nothing new is begun of CPUs, memory and RDMA ports; a machine of a few CPUs needs
+  /// less.
   std::chrono::milliseconds budget{2000};
   /// The same for GPUs; two need 2 s.
   std::chrono::milliseconds gpu_budget{10000};

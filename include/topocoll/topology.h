@@ -116,7 +116,8 @@ struct TopologyNode {
 ///   "transfer"         between GPUs, and between a GPU and a NUMA node's memory: what stores of
 ///                      the sending GPU (from memory: loads of the receiving one) carry while
 ///                      nothing else moves. Its latency between GPUs is one way of an exchange of
-///                      flags, between memory and a GPU the GPU's read of one word
+///                      flags, between memory and a GPU the GPU's read of one word. From a NUMA
+///                      node to an RDMA port, which has no bandwidth, the port's read of one byte
 struct TopologyEdge {
   std::string from;
   std::string to;

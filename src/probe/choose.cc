@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 
 #include "topology/tree.h"
@@ -12,6 +13,7 @@ namespace {
 
 constexpr std::size_t kAllPairs = 8;  ///< CPUs, up to which every pair is measured
 constexpr std::size_t kPairsOfClass = 8;
+constexpr int kMostPorts = 255;         ///< verbs count them in a byte
 constexpr std::size_t kMostCpus = 512;  ///< that pairs are drawn from: 131,000 pairs
 
 std::vector<std::size_t> usable_cpu_nodes(const Topology& topology) {
@@ -21,6 +23,19 @@ std::vector<std::size_t> usable_cpu_nodes(const Topology& topology) {
     if (node.kind == NodeKind::kCpu && node.os_index && !node.cpus.empty()) nodes.push_back(i);
   }
   return nodes;
+}
+
+std::string attribute(const TopologyNode& node, const char* key) {
+  const auto found = node.attributes.find(key);
+  return found == node.attributes.end() ? "" : found->second;
+}
+
+/// 0: it is none.
+int port_number(const std::string& text) {
+  int number = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool whole = parsed.ec == std::errc() && parsed.ptr == text.data() + text.size();
+  return whole && number >= 1 && number <= kMostPorts ? number : 0;
 }
 
 }  // namespace
@@ -74,6 +89,21 @@ std::vector<MemoryRead> choose_memory(const Topology& topology, std::mt19937_64&
   std::shuffle(far.begin(), far.end(), random);
   near.insert(near.end(), far.begin(), far.end());
   return near;
+}
+
+std::vector<NicRead> choose_nic_reads(const Topology& topology, std::mt19937_64& random) {
+  std::vector<NicRead> reads;
+  for (const TopologyNode* port : topology.of_kind(NodeKind::kNicPort)) {
+    const std::string device = attribute(*port, "rdma");
+    const int number = port_number(attribute(*port, "port"));
+    if (device.empty() || number == 0 || attribute(*port, "state") != "ACTIVE") continue;
+    for (const TopologyNode* memory : topology.of_kind(NodeKind::kNumaNode)) {
+      if (!memory->os_index || memory->cpus.empty()) continue;
+      reads.push_back({memory->id, *memory->os_index, port->id, device, number,
+                       memory->cpus[random() % memory->cpus.size()]});
+    }
+  }
+  return reads;
 }
 
 }  // namespace topocoll

@@ -1,5 +1,6 @@
 // Choose: what of a machine is measured. Of large machines each class of pairs of CPUs gives a
-// random sample; memory is read from every NUMA node that has CPUs to read it.
+// random sample; memory is read from every NUMA node that has CPUs to read it, and by every RDMA
+// port that is active.
 //
 // Thread rule: free functions. Failure rule: what is not in the topology is not chosen.
 #pragma once
@@ -33,5 +34,18 @@ struct MemoryRead {
 /// The readers near the memory lead: first one CPU, then all; then those from other NUMA nodes in
 /// random order.
 std::vector<MemoryRead> choose_memory(const Topology& topology, std::mt19937_64& random);
+
+/// Memory that a port of an RDMA device reads, asked by a CPU near the memory.
+struct NicRead {
+  std::string from;    ///< the NUMA node that has the memory
+  int node = 0;        ///< its number
+  std::string to;      ///< the port's node
+  std::string device;  ///< "mlx5_0"
+  int port = 0;        ///< of the device, from 1
+  int cpu = 0;
+};
+
+/// Of every active port and every NUMA node with usable CPUs, port by port.
+std::vector<NicRead> choose_nic_reads(const Topology& topology, std::mt19937_64& random);
 
 }  // namespace topocoll

@@ -9,6 +9,7 @@
 #include "base/memory_limit.h"
 #include "probe/cpu_link.h"
 #include "probe/memory.h"
+#include "probe/nic_read.h"
 #include "topology/tree.h"
 
 namespace topocoll {
@@ -18,6 +19,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kPairTime{50};
 constexpr milliseconds kMemoryTime{100};
+constexpr milliseconds kNicTime{20};
 constexpr double kSame = 0.25;
 constexpr std::size_t kSentinelPairs = 3;
 
@@ -65,6 +67,13 @@ class Measurer {
     return {};
   }
 
+  Status operator()(const NicRead& read) {
+    const auto figure = measure_nic_read(os_, read, kNicTime);
+    if (!figure.ok()) return figure.status();
+    edge_of(topology_, read.from, read.to, "transfer").latency_ns = *figure;
+    return {};
+  }
+
   void note(const Status& status) { notes_.insert("not measured: " + status.text()); }
   void finish() { topology_.notes.insert(topology_.notes.end(), notes_.begin(), notes_.end()); }
 
@@ -90,6 +99,12 @@ class Measurer {
   std::set<std::string> notes_;
 };
 
+bool has_transfer(const Topology& topology, const NicRead& read) {
+  return std::any_of(topology.edges.begin(), topology.edges.end(), [&](const TopologyEdge& e) {
+    return e.kind == "transfer" && e.from == read.from && e.to == read.to;
+  });
+}
+
 std::string words(const TopologyEdge& edge, const char* what, const Figure& kept,
                   const Figure& fresh) {
   return fmt::format("{} of {} → {} ({}) was {:.4g} and is {:.4g}", what, edge.from, edge.to,
@@ -107,6 +122,7 @@ std::vector<ProbeTask> probe_tasks(const Topology& topology, std::mt19937_64& ra
   for (MemoryRead& read : choose_memory(topology, random)) {
     (read.local ? leading : rest).emplace_back(std::move(read));
   }
+  for (NicRead& read : choose_nic_reads(topology, random)) leading.emplace_back(std::move(read));
   std::shuffle(leading.begin(), leading.end(), random);
   std::shuffle(rest.begin(), rest.end(), random);
   leading.insert(leading.end(), rest.begin(), rest.end());
@@ -129,6 +145,26 @@ std::vector<ProbeTask> sentinel_tasks(const Topology& kept) {
     if (reader->kind != NodeKind::kCpu || !numa->os_index || !reader->os_index) continue;
     tasks.emplace_back(MemoryRead{edge.from, *numa->os_index, edge.to, {*reader->os_index}, true});
     break;
+  }
+  std::mt19937_64 random(0);
+  for (const NicRead& read : choose_nic_reads(kept, random)) {
+    if (!has_transfer(kept, read)) continue;
+    tasks.emplace_back(read);
+    break;
+  }
+  return tasks;
+}
+
+std::vector<ProbeTask> unmeasured_ports(const Topology& kept, const Topology& machine) {
+  std::mt19937_64 random(0);
+  std::set<std::string> known;
+  std::vector<ProbeTask> tasks;
+  const auto reads = choose_nic_reads(machine, random);
+  for (const NicRead& read : reads) {
+    if (has_transfer(kept, read)) known.insert(read.to);
+  }
+  for (const NicRead& read : reads) {
+    if (known.insert(read.to).second) tasks.emplace_back(read);
   }
   return tasks;
 }

@@ -16,15 +16,18 @@
 
 namespace topocoll {
 
-using ProbeTask = std::variant<CpuPair, MemoryRead>;
+using ProbeTask = std::variant<CpuPair, MemoryRead, NicRead>;
 
-/// What leads in importance comes first: one pair of each class, what is read near the memory, then
-/// the rest; each in random order.
+/// What leads in importance comes first: one pair of each class, what is read near the memory and
+/// by ports, then the rest; each in random order.
 std::vector<ProbeTask> probe_tasks(const Topology& topology, std::mt19937_64& random);
 
 /// The few whose figures tell whether a kept result still holds: a pair of each of the first
-/// classes that `kept` has figures for, and a CPU's reading.
+/// classes that `kept` has figures for, a CPU's reading, and a port's.
 std::vector<ProbeTask> sentinel_tasks(const Topology& kept);
+
+/// Of each port of `machine` that `kept` has no figure of: it may be active only now.
+std::vector<ProbeTask> unmeasured_ports(const Topology& kept, const Topology& machine);
 
 struct MeasureRequest {
   std::chrono::milliseconds budget{2000};

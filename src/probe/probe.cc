@@ -112,9 +112,19 @@ Check check(const Topology& kept, const ProbeOptions& options, std::uint64_t see
   return missing == 0 && !tasks.empty() ? Check::kHolds : Check::kUnclear;
 }
 
-std::vector<std::string> unmeasured(const std::optional<Kept>& kept, const GpuBench* bench) {
-  if (!kept || bench == nullptr) return {};
-  return unmeasured_gpus(*bench, kept->topology);
+/// What an earlier probe could not use and this one can.
+std::vector<std::string> unmeasured(const Start& begun, const GpuBench* bench) {
+  if (!begun.kept) return {};
+  const Topology& kept = begun.kept->topology;
+  std::vector<std::string> devices;
+  if (bench != nullptr) devices = unmeasured_gpus(*bench, kept);
+  // Whether a port can be measured shows when it is tried.
+  Topology tried = begun.machine;
+  measure(Os::real(), unmeasured_ports(kept, tried), {}, tried);
+  for (const TopologyEdge& edge : tried.edges) {
+    if (is_measurement(edge)) devices.push_back(edge.to);
+  }
+  return devices;
 }
 
 std::string lacks(const Start& begun) {
@@ -171,10 +181,10 @@ Result<Topology> probe_topology(const ProbeOptions& options) {
   const auto bench = has_gpus && options.gpus ? open_bench(machine) : nullptr;
   if (begun->kept && begun->kept->missing > 0) {
     machine.notes.push_back("measured anew: " + lacks(*begun));
-  } else if (const auto gpus = unmeasured(begun->kept, bench.get()); !gpus.empty()) {
+  } else if (const auto devices = unmeasured(*begun, bench.get()); !devices.empty()) {
     machine.notes.push_back(fmt::format("measured anew: an earlier probe ({}) could not use {}",
                                         cache_path(begun->directory, machine),
-                                        fmt::join(gpus, ", ")));
+                                        fmt::join(devices, ", ")));
     begun->kept.reset();  // however full it is of the rest
   } else if (begun->kept) {
     switch (check(begun->kept->topology, options, seed, bench.get(), machine)) {

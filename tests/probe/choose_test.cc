@@ -6,9 +6,13 @@
 #include <map>
 #include <set>
 
+#include "probe/measure.h"
+
 namespace topocoll {
 namespace {
 
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
 
 Topology machine(const char* description) { return synthetic_topology(description).value(); }
@@ -99,6 +103,65 @@ TEST(ChooseMemory, MemoryWithoutCpusIsReadFromElsewhere) {
   ASSERT_EQ(reads.size(), 3u);
   EXPECT_EQ(reads[2].from, "numa:1");
   EXPECT_EQ(reads[2].to, "numa:0");
+}
+
+/// Two NUMA nodes, and ports of an RDMA device and of none.
+Topology machine_with_ports() {
+  Topology t = machine("pack:2 numa:1 core:2 pu:1");
+  const auto port = [&](const char* id, const char* device, const char* number, const char* state) {
+    TopologyNode node{id, NodeKind::kNicPort, device};
+    node.attributes = {{"rdma", device}, {"port", number}, {"state", state}};
+    t.nodes.push_back(node);
+    t.edges.push_back({"host", id, "contains", {}, {}});
+  };
+  port("port:a/1", "a", "1", "ACTIVE");
+  port("port:a/2", "a", "2", "DOWN");
+  port("port:b/1", "b", "256", "ACTIVE");
+  port("port:b/2", "b", "2x", "ACTIVE");
+  port("port:c/3", "c", "3", "ACTIVE");
+  t.nodes.push_back({"port:eth0", NodeKind::kNicPort, "eth0"});
+  t.edges.push_back({"host", "port:eth0", "contains", {}, {}});
+  return t;
+}
+
+TEST(ChooseNicReads, TakesActivePortsAndMemoryWithCpus) {
+  Topology t = machine_with_ports();
+  std::mt19937_64 random(1);
+  const auto reads = choose_nic_reads(t, random);
+  ASSERT_EQ(reads.size(), 4u);
+  EXPECT_EQ(reads[1].from, "numa:1");
+  EXPECT_EQ(reads[1].node, 1);
+  EXPECT_EQ(reads[1].to, "port:a/1");
+  EXPECT_EQ(reads[1].device, "a");
+  EXPECT_THAT(reads[1].cpu, ::testing::AnyOf(2, 3)) << "near the memory";
+  EXPECT_EQ(reads[2].to, "port:c/3");
+  EXPECT_EQ(reads[2].port, 3);
+  for (TopologyNode& node : t.nodes) {
+    if (node.id == "numa:0") node.cpus.clear();
+  }
+  EXPECT_EQ(choose_nic_reads(t, random).size(), 2u);
+}
+
+TEST(ChooseNicReads, OneReadTellsWhetherAKeptResultHoldsAndPortsWithoutAnyAreTried) {
+  const Topology t = machine_with_ports();
+  Topology kept = t;
+  const auto ports = [](const std::vector<ProbeTask>& tasks) {
+    std::vector<std::string> found;
+    for (const ProbeTask& task : tasks) {
+      if (const auto* read = std::get_if<NicRead>(&task))
+        found.push_back(read->from + " " + read->to);
+    }
+    return found;
+  };
+  EXPECT_THAT(ports(sentinel_tasks(kept)), IsEmpty());
+  EXPECT_THAT(ports(unmeasured_ports(kept, t)), ElementsAre("numa:0 port:a/1", "numa:0 port:c/3"));
+  kept.edges.push_back({"numa:1", "port:a/1", "transfer", {}, {{}, 1520.0}});
+  EXPECT_THAT(ports(sentinel_tasks(kept)), ElementsAre("numa:1 port:a/1"));
+  EXPECT_THAT(ports(unmeasured_ports(kept, t)), ElementsAre("numa:0 port:c/3"));
+  std::mt19937_64 random(1);
+  EXPECT_THAT(ports(probe_tasks(t, random)),
+              UnorderedElementsAre("numa:0 port:a/1", "numa:1 port:a/1", "numa:0 port:c/3",
+                                   "numa:1 port:c/3"));
 }
 
 }  // namespace

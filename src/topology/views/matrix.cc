@@ -38,12 +38,15 @@ class Matrix {
       : topology_(topology),
         tree_(topology),
         paths_(topology, tree_),
-        memories_(measured_memories(topology)) {
+        measured_{{},
+                  measured_ends(topology, NodeKind::kNumaNode, "MEM"),
+                  measured_ends(topology, NodeKind::kNicPort, "PORT")} {
     int gpus = 0;
     int nics = 0;
     for (std::size_t i = 0; i < topology.nodes.size(); ++i) {
       if (node(i).kind == NodeKind::kGpu) columns_.push_back({i, fmt::format("GPU{}", gpus++)});
     }
+    measured_.gpus = columns_;
     for (std::size_t i = 0; i < topology.nodes.size(); ++i) {
       if (node(i).kind == NodeKind::kNic) columns_.push_back({i, fmt::format("NIC{}", nics++)});
     }
@@ -51,11 +54,10 @@ class Matrix {
 
   /// GPUs, then NICs.
   [[nodiscard]] const std::vector<TableEnd>& columns() const { return columns_; }
-  [[nodiscard]] const std::vector<TableEnd>& memories() const { return memories_; }
+  [[nodiscard]] const std::vector<TableEnd>& memories() const { return measured_.memories; }
+  [[nodiscard]] const std::vector<TableEnd>& ports() const { return measured_.ports; }
   [[nodiscard]] std::vector<TransferTable> transfers() const {
-    std::vector<TableEnd> gpus = columns_;
-    std::erase_if(gpus, [&](const TableEnd& end) { return node(end.node).kind != NodeKind::kGpu; });
-    return transfer_tables(topology_, gpus, memories_);
+    return transfer_tables(topology_, measured_);
   }
 
   [[nodiscard]] std::string path(std::size_t a, std::size_t b) const { return paths_.word(a, b); }
@@ -76,7 +78,7 @@ class Matrix {
   const Topology& topology_;
   TopologyTree tree_;
   DevicePaths paths_;
-  std::vector<TableEnd> memories_;
+  TableEnds measured_;
   std::vector<TableEnd> columns_;
 };
 
@@ -102,6 +104,15 @@ std::string legend(const Matrix& matrix, const std::vector<TransferTable>& table
   return text.empty() ? text : "\n" + text;
 }
 
+std::string ends_json(const Topology& topology, const std::vector<TableEnd>& ends) {
+  std::string text;
+  for (const TableEnd& end : ends) {
+    text += fmt::format("{}{{\"title\": \"{}\", \"id\": {}}}", text.empty() ? "" : ", ", end.title,
+                        json_quote(topology.nodes[end.node].id));
+  }
+  return text;
+}
+
 std::string faults_json(const Topology& topology) {
   std::string text;
   for (const TopologyEdge& edge : topology.edges) {
@@ -118,9 +129,10 @@ std::string faults_json(const Topology& topology) {
 std::string render_matrix(const Topology& topology) {
   const Matrix matrix(topology);
   const auto& columns = matrix.columns();
-  if (columns.empty()) return "no GPU and no NIC\n";
+  if (columns.empty() && matrix.ports().empty()) return "no GPU and no NIC\n";
   std::size_t width = 6;
   for (const TableEnd& c : columns) width = std::max(width, c.title.size() + 2);
+  for (const TableEnd& p : matrix.ports()) width = std::max(width, p.title.size() + 2);
   auto cell = [&](const std::string& text) { return fmt::format("{:<{}}", text, width); };
   std::string text = cell("");
   for (const TableEnd& c : columns) text += cell(c.title);
@@ -139,8 +151,10 @@ std::string render_matrix(const Topology& topology) {
     text += fmt::format("{:<{}}{}{}\n", c.title, width, node.id,
                         node.label.empty() ? "" : "  " + node.label);
   }
-  for (const TableEnd& m : matrix.memories()) {
-    text += fmt::format("{:<{}}{}\n", m.title, width, topology.nodes[m.node].id);
+  for (const auto* ends : {&matrix.memories(), &matrix.ports()}) {
+    for (const TableEnd& end : *ends) {
+      text += fmt::format("{:<{}}{}\n", end.title, width, topology.nodes[end.node].id);
+    }
   }
   const std::vector<TransferTable> tables = matrix.transfers();
   return plain_text(text + legend(matrix, tables, width) + render_tables(tables));
@@ -162,15 +176,12 @@ std::string matrix_to_json(const Topology& topology) {
     }
     paths += fmt::format("{}\n  [{}]", paths.empty() ? "" : ",", line);
   }
-  std::string memories;
-  for (const TableEnd& m : matrix.memories()) {
-    memories += fmt::format("{}{{\"title\": \"{}\", \"id\": {}}}", memories.empty() ? "" : ", ",
-                            m.title, json_quote(topology.nodes[m.node].id));
-  }
   return fmt::format(
-      "{{\"devices\": [{}],\n\"paths\": [{}],\n\"memories\": [{}],\n\"measured\": {},\n"
+      "{{\"devices\": [{}],\n\"paths\": [{}],\n\"memories\": [{}],\n\"ports\": [{}],\n"
+      "\"measured\": {},\n"
       "\"faults\": [{}]}}\n",
-      devices, paths, memories, tables_to_json(matrix.transfers()), faults_json(topology));
+      devices, paths, ends_json(topology, matrix.memories()), ends_json(topology, matrix.ports()),
+      tables_to_json(matrix.transfers()), faults_json(topology));
 }
 
 }  // namespace topocoll

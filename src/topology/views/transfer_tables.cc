@@ -68,25 +68,22 @@ std::string titles_json(const std::vector<TableEnd>& ends) {
 
 }  // namespace
 
-std::vector<TableEnd> measured_memories(const Topology& topology) {
+std::vector<TableEnd> measured_ends(const Topology& topology, NodeKind kind, const char* word) {
   const TopologyTree tree(topology);
   std::set<std::size_t> nodes;
   for (const TopologyEdge& edge : topology.edges) {
     if (edge.kind != "transfer") continue;
     for (const std::string& end : {edge.from, edge.to}) {
       const std::size_t i = tree.index(end);
-      const bool memory = i != TopologyTree::kNone && topology.nodes[i].kind == NodeKind::kNumaNode;
-      if (memory) nodes.insert(i);
+      if (i != TopologyTree::kNone && topology.nodes[i].kind == kind) nodes.insert(i);
     }
   }
   std::vector<TableEnd> ends;
-  for (const std::size_t i : nodes) ends.push_back({i, fmt::format("MEM{}", ends.size())});
+  for (const std::size_t i : nodes) ends.push_back({i, fmt::format("{}{}", word, ends.size())});
   return ends;
 }
 
-std::vector<TransferTable> transfer_tables(const Topology& topology,
-                                           const std::vector<TableEnd>& gpus,
-                                           const std::vector<TableEnd>& memories) {
+std::vector<TransferTable> transfer_tables(const Topology& topology, const TableEnds& ends) {
   Ways ways;
   for (const TopologyEdge& edge : topology.edges) {
     if (edge.kind == "transfer") ways[{edge.from, edge.to}] = &edge;
@@ -105,9 +102,10 @@ std::vector<TransferTable> transfer_tables(const Topology& topology,
       if (fill(topology, ways, table)) tables.push_back(std::move(table));
     }
   };
-  add("between GPUs", gpus, gpus);
-  add("from memory", memories, gpus);
-  add("to memory", gpus, memories);
+  add("between GPUs", ends.gpus, ends.gpus);
+  add("from memory", ends.memories, ends.gpus);
+  add("to memory", ends.gpus, ends.memories);
+  add("from memory to RDMA ports", ends.memories, ends.ports);
   return tables;
 }
 

@@ -1,4 +1,4 @@
-// What was measured between GPUs, and between GPUs and memory, as tables.
+// What was measured between GPUs, between GPUs and memory, and of RDMA ports and memory, as tables.
 // Thread rule: values that refer to their topology. Failure rule: what was not measured is absent.
 #pragma once
 
@@ -37,13 +37,18 @@ struct TransferTable {
   [[nodiscard]] bool is_time() const { return figure.ends_with("_ns"); }
 };
 
-/// NUMA nodes that a GPU was measured with, as "MEM0", ....
-std::vector<TableEnd> measured_memories(const Topology& topology);
+/// Nodes of a kind that a transfer begins or ends at, as "MEM0", ... for the word "MEM".
+std::vector<TableEnd> measured_ends(const Topology& topology, NodeKind kind, const char* word);
 
-/// All tables that have a value or a fault: between GPUs, from memory and to memory.
-std::vector<TransferTable> transfer_tables(const Topology& topology,
-                                           const std::vector<TableEnd>& gpus,
-                                           const std::vector<TableEnd>& memories);
+/// Whose transfers are shown.
+struct TableEnds {
+  std::vector<TableEnd> gpus;
+  std::vector<TableEnd> memories;
+  std::vector<TableEnd> ports;
+};
+/// All tables that have a value or a fault: between GPUs, from memory to them and back, and from
+/// memory to ports.
+std::vector<TransferTable> transfer_tables(const Topology& topology, const TableEnds& ends);
 
 /// Below each other, aligned, with units in their titles; empty if there are none.
 std::string render_tables(const std::vector<TransferTable>& tables);

@@ -141,6 +141,24 @@ GPU0   53.0   53.0
   EXPECT_THAT(render_matrix(testing::measured_gpus()), Not(HasSubstr("WRONG")));
 }
 
+TEST(Matrix, PortsThatReadMemory) {
+  Topology t = synthetic_topology("numa:2 core:1 pu:1").value();
+  t.nodes.push_back({"port:rxe0/1", NodeKind::kNicPort, "rxe0"});
+  t.edges.push_back({"host", "port:rxe0/1", "contains", {}, {}});
+  EXPECT_EQ(render_matrix(t), "no GPU and no NIC\n");
+  t.edges.push_back({"numa:1", "port:rxe0/1", "transfer", {}, {{}, 1520.0}});
+  const std::string text = render_matrix(t);
+  EXPECT_THAT(text, HasSubstr("\nMEM0   numa:1\nPORT0  port:rxe0/1\n"));
+  EXPECT_THAT(text, HasSubstr(R"(
+latency from memory to RDMA ports, us, from row to column
+       PORT0
+MEM0   1.52
+)"));
+  const auto json = nlohmann::json::parse(matrix_to_json(t));
+  EXPECT_EQ(json["ports"][0]["id"], "port:rxe0/1");
+  EXPECT_EQ(json["measured"][0]["values"][0][0], 1520.0);
+}
+
 TEST(Matrix, TablesInJson) {
   Topology t = testing::measured_gpus();
   testing::transfer_between(t, testing::gpu_id(1), testing::gpu_id(2)).fault = "wrong";

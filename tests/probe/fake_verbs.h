@@ -1,0 +1,29 @@
+// What a test tells the fake libibverbs.so, through the symbol `fake_verbs_state` that it exports.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+namespace topocoll::testing {
+
+struct FakeVerbs {
+  std::vector<std::string> devices{"fake_0", "fake_1"};
+  bool ethernet = true;
+  std::uint16_t lid = 0;
+  /// Last bytes of addresses; 0: an empty place of the table.
+  std::vector<std::uint8_t> gids{0, 7, 8};
+  std::set<int> refused_gids;  ///< by index: no connection by them
+  std::string failing;         ///< the function that fails ...
+  int error = 0;               ///< ... with this errno
+  ibv_wc_status status = IBV_WC_SUCCESS;
+  bool never_completes = false;
+  bool lies = false;  ///< what is read arrives changed
+  int alive = 0;      ///< objects made less objects destroyed
+  int reads = 0;
+  int gid_used = -1;  ///< -1: the LID
+};
+
+}  // namespace topocoll::testing

@@ -1,0 +1,149 @@
+// Ports that read memory, on a libibverbs that the test builds and, where there is one, on a port.
+#include "probe/nic_read.h"
+
+#ifdef TOPOCOLL_VERBS
+#include <dlfcn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <random>
+
+#include "probe/fake_verbs.h"
+#include "support/cpus.h"
+#include "support/fault_os.h"
+
+namespace topocoll {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::FakeVerbs;
+using testing::FaultOs;
+using ::testing::HasSubstr;
+
+/// Holds the fake open, so that what a test tells it stays.
+class NicReadTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    library_ = ::dlopen(TOPOCOLL_FAKE_VERBS, RTLD_NOW | RTLD_LOCAL);
+    ASSERT_NE(library_, nullptr) << ::dlerror();
+    fake_ = static_cast<FakeVerbs*>(::dlsym(library_, "fake_verbs_state"));
+    ASSERT_NE(fake_, nullptr);
+    *fake_ = FakeVerbs();
+  }
+  void TearDown() override {
+    EXPECT_EQ(fake_->alive, 0) << "something was not let go of";
+    ::dlclose(library_);
+  }
+  static NicRead read_of(const std::string& device) {
+    return {"numa:0", 0, "port:" + device + "/1", device, 1, testing::two_cpus()[0]};
+  }
+  Result<Figure> measure(Os& os = Os::real()) {
+    return measure_nic_read(os, read_of("fake_1"), 2ms, TOPOCOLL_FAKE_VERBS);
+  }
+  void expect_failure(Cause cause, const std::string& words) {
+    const auto figure = measure();
+    ASSERT_FALSE(figure.ok());
+    EXPECT_EQ(figure.status().cause(), cause);
+    EXPECT_THAT(figure.status().text(), HasSubstr(words));
+  }
+  void fail(const char* function, int error) {
+    fake_->failing = function;
+    fake_->error = error;
+  }
+
+  void* library_ = nullptr;
+  FakeVerbs* fake_ = nullptr;
+};
+
+TEST_F(NicReadTest, ReadsByTheFirstAddressThatThereIs) {
+  const auto figure = measure();
+  ASSERT_TRUE(figure.ok()) << figure.status().to_string();
+  EXPECT_GT(*figure->measured, 0);
+  EXPECT_GE(figure->spread->samples, 1);
+  EXPECT_EQ(fake_->reads, 64 + 16 * figure->spread->samples);
+  EXPECT_EQ(fake_->gid_used, 1);
+}
+
+TEST_F(NicReadTest, TakesAnotherAddressWhereOneIsRefused) {
+  fake_->refused_gids = {1};
+  ASSERT_TRUE(measure().ok());
+  EXPECT_EQ(fake_->gid_used, 2);
+  fake_->refused_gids = {1, 2};
+  expect_failure(Cause::kSystem, "fake_1: ibv_modify_qp: Connection timed out");
+}
+
+TEST_F(NicReadTest, AnInfinibandPortHasALid) {
+  fake_->ethernet = false;
+  fake_->lid = 3;
+  ASSERT_TRUE(measure().ok());
+  EXPECT_EQ(fake_->gid_used, -1);
+  fake_->gids = {0};
+  fake_->ethernet = true;
+  expect_failure(Cause::kSystem, "it has no address (GID or LID)");
+}
+
+TEST_F(NicReadTest, EveryFailureNamesDeviceAndCall) {
+  for (const char* function : {"ibv_open_device", "ibv_alloc_pd", "ibv_reg_mr", "ibv_create_cq",
+                               "ibv_create_qp", "ibv_query_port", "ibv_modify_qp"}) {
+    fail(function, EACCES);
+    expect_failure(Cause::kSystem, std::string("fake_1: ") + function + ": Permission denied");
+  }
+  fail("ibv_get_device_list", ENOSYS);
+  expect_failure(Cause::kSystem, "ibv_get_device_list: Function not implemented");
+  fail("post_send", ENOMEM);
+  expect_failure(Cause::kSystem, "port:fake_1/1: ibv_post_send: Cannot allocate memory");
+  fail("ibv_reg_mr", ENOMEM);
+  expect_failure(Cause::kResource, "ulimit -l");
+}
+
+TEST_F(NicReadTest, AReadThatFailsOrLiesIsNoFigure) {
+  fake_->status = IBV_WC_RETRY_EXC_ERR;
+  expect_failure(Cause::kSystem, "port:fake_1/1: a read failed: transport retry counter exceeded");
+  fake_->status = IBV_WC_SUCCESS;
+  fake_->lies = true;
+  expect_failure(Cause::kSystem, "port:fake_1/1: it read 17 where 1 was written");
+}
+
+TEST_F(NicReadTest, AReadThatNeverEndsIsOver) {
+  fake_->never_completes = true;
+  expect_failure(Cause::kTimeout, "a read did not end within 500 ms");
+  fail("poll_cq", 0);
+  expect_failure(Cause::kSystem, "ibv_poll_cq failed");
+}
+
+TEST_F(NicReadTest, WhatIsNotThereIsUnsupported) {
+  fake_->devices = {"other_0"};
+  expect_failure(Cause::kUnsupported, "fake_1: libibverbs does not list it (1 device)");
+  const auto none = measure_nic_read(Os::real(), read_of("fake_1"), 2ms, "libnothing.so.9");
+  EXPECT_EQ(none.status().cause(), Cause::kUnsupported);
+  EXPECT_THAT(none.status().text(), HasSubstr("no libibverbs"));
+  const auto wrong = measure_nic_read(Os::real(), read_of("fake_1"), 2ms, "libm.so.6");
+  EXPECT_THAT(wrong.status().text(), HasSubstr("libm.so.6: it lacks the function ibv_"));
+}
+
+TEST_F(NicReadTest, ACpuThatIsGoneIsNamed) {
+  NicRead read = read_of("fake_1");
+  read.cpu = 1 << 20;
+  const auto figure = measure_nic_read(Os::real(), read, 2ms, TOPOCOLL_FAKE_VERBS);
+  EXPECT_EQ(figure.status().cause(), Cause::kSystem);
+  EXPECT_THAT(figure.status().text(), HasSubstr("CPU 1048576"));
+}
+
+TEST(NicReadOnThisMachine, EveryActivePortReadsOrSaysWhyNot) {
+  std::mt19937_64 random(1);
+  const auto reads = choose_nic_reads(discover_topology().value(), random);
+  if (reads.empty()) GTEST_SKIP() << "this machine has no active RDMA port";
+  for (const NicRead& read : reads) {
+    const auto figure = measure_nic_read(Os::real(), read, 20ms);
+    if (figure.ok()) {
+      EXPECT_GT(*figure->measured, 100) << read.to;
+    } else {
+      EXPECT_NE(figure.status().text(), "");
+    }
+  }
+}
+
+}  // namespace
+}  // namespace topocoll
+#endif
