@@ -10,9 +10,9 @@ readonly ROOT VENV
 export CCACHE_BASEDIR=$ROOT CCACHE_NOHASHDIR=1
 
 readonly PACKAGES=(g++ cmake ninja-build pkg-config ccache libhwloc-dev libspdlog-dev libfmt-dev
-  libcli11-dev nlohmann-json3-dev libpugixml-dev libhwy-dev libgtest-dev libgmock-dev python3-dev python3-venv git)
+  libcli11-dev nlohmann-json3-dev libpugixml-dev libhwy-dev libibverbs-dev libgtest-dev libgmock-dev python3-dev python3-venv git)
 # Some tests use these, and are skipped without.
-readonly TEST_PACKAGES=(qemu-system-x86 iproute2)
+readonly TEST_PACKAGES=(qemu-system-x86 iproute2 ibverbs-providers)
 readonly REQUIREMENTS=(torch==2.11.0 numpy scikit-learn pytest setuptools wheel)
 
 step() { printf '\n==> %s\n' "$*"; }

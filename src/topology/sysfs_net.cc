@@ -104,13 +104,17 @@ class NetworkReader {
 
   void read_rdma(const std::string& device) {
     const std::string path = kRdma + device;
-    const std::string parent = parent_of(path);
+    const bool software = root_.link(path).value_or("").find("/virtual/") != std::string::npos;
     const std::string unnumbered = "port:" + device;
     for (const std::string& number : root_.list(path + "/ports")) {
       const std::string id = unnumbered + "/" + number;
-      if (index_.contains(unnumbered) && !index_.contains(id)) rename(unnumbered, id);
-      TopologyNode& node = port(id, device, parent);
       const std::string below = path + "/ports/" + number;
+      const auto interface = root_.text(below + "/gid_attrs/ndevs/0");
+      if (index_.contains(unnumbered) && !index_.contains(id)) rename(unnumbered, id);
+      // A device that is a program has its packets carried by an interface.
+      TopologyNode& node =
+          port(id, device, parent_of(software && interface ? kNet + *interface : path));
+      if (software) node.attributes["software"] = "yes";
       node.attributes["rdma"] = device;
       node.attributes["port"] = number;
       const std::string state = root_.text(below + "/state").value_or("");  // "4: ACTIVE"
@@ -118,7 +122,7 @@ class NetworkReader {
       if (const auto layer = root_.text(below + "/link_layer")) {
         node.attributes["link_layer"] = *layer;
       }
-      if (const auto interface = root_.text(below + "/gid_attrs/ndevs/0")) {
+      if (interface) {
         node.attributes["interface"] = *interface;
         by_interface_[*interface] = id;
       }

@@ -192,6 +192,26 @@ TEST_F(Sysfs, RdmaPortsAndInterfaces) {
   EXPECT_TRUE(topology_from_json(to_json(t)).ok());
 }
 
+TEST_F(Sysfs, AnRdmaPortThatIsAProgramStandsWhereItsInterfaceDoes) {
+  link("/sys/class/infiniband/rxe0", "../../devices/virtual/infiniband/rxe0");
+  const std::string port = "/sys/devices/virtual/infiniband/rxe0/ports/1/";
+  file(port + "state", "4: ACTIVE\n");
+  file(port + "gid_attrs/ndevs/0", "eth2\n");
+  link("/sys/class/infiniband/rxe1", "../../devices/virtual/infiniband/rxe1");
+  file("/sys/devices/virtual/infiniband/rxe1/ports/1/state", "1: DOWN\n");
+  const std::string pci = "devices/pci0000:00/0000:01:00.0/0000:03:00.0/net/eth2";
+  link("/sys/class/net/eth2", "../../" + pci);
+  file("/sys/" + pci + "/mtu", "9000\n");
+  Topology t = machine();
+  add_network_facts(open(), t);
+  ASSERT_NE(t.find("port:rxe0/1"), nullptr);
+  EXPECT_EQ(t.parent("port:rxe0/1")->id, "nic:0000:03:00.0");
+  EXPECT_EQ(t.find("port:rxe0/1")->attributes.at("software"), "yes");
+  EXPECT_EQ(t.find("port:rxe0/1")->attributes.at("mtu"), "9000");
+  ASSERT_NE(t.find("port:rxe1/1"), nullptr) << "its interface is not known";
+  EXPECT_EQ(t.parent("port:rxe1/1")->id, "host");
+}
+
 TEST_F(Sysfs, LimitsOfTheProcess) {
   file("/proc/self/limits",
        "Limit                     Soft Limit           Hard Limit           Units     \n"
