@@ -150,7 +150,7 @@ class Loopback {
       receive.ah_attr.is_global = 1;
       receive.ah_attr.grh.dgid = *address;
       receive.ah_attr.grh.sgid_index = static_cast<std::uint8_t>(gid);
-      receive.ah_attr.grh.hop_limit = 1;
+      receive.ah_attr.grh.hop_limit = 64;
     }
     if (Status s =
             device_.modify(pair, receive,
