@@ -11,11 +11,6 @@ namespace {
 
 using shm::EntryLine;
 
-bool striped(CollectiveKind kind) {
-  return kind == CollectiveKind::kAllReduce || kind == CollectiveKind::kBroadcast ||
-         kind == CollectiveKind::kReduce;
-}
-
 /// All-reduces of two ranks from here may learn which plan wins; below, two rounds of waiting never pay.
 constexpr std::size_t kMinTwoShotBytes = std::size_t(256) << 10;
 
@@ -82,7 +77,6 @@ ExecResult CpuCollectives::announce(const Request& request, std::uint64_t seq, b
   std::byte* slot = c_.segment->slot(parity, c_.rank);
   line.descriptor = request.descriptor;
   std::uint64_t flag = seq;
-  const CopyFunction copy_to_slot = copy_function(method_.copy);
   if (c_.rank == 0 && !eager && two_shot(request.op->kind, method_)) flag |= shm::kTwoShot;
   if (request.lists_counts) {
     write_counts(request, c_.ranks, slot);
@@ -96,6 +90,7 @@ ExecResult CpuCollectives::announce(const Request& request, std::uint64_t seq, b
     if (request.payload_bytes == 0 || (op.kind == CollectiveKind::kBroadcast && c_.rank != op.root)) {
       // Nothing of this rank's is read by others.
     } else if (blocks) {
+      const CopyFunction copy_to_slot = copy_function(method_.copy);
       std::byte* at = slot + request.counts_bytes;
       for (int q = 0; q < c_.ranks; ++q) {
         const Piece piece = request.in_blocks[q];
@@ -106,7 +101,7 @@ ExecResult CpuCollectives::announce(const Request& request, std::uint64_t seq, b
     } else if (request.payload_bytes <= shm::kInlineBytes && !request.lists_counts) {
       std::memcpy(line.payload.data(), op.in, request.payload_bytes);
     } else {
-      copy_to_slot(slot + request.counts_bytes, op.in, request.payload_bytes);
+      copy_function(method_.copy)(slot + request.counts_bytes, op.in, request.payload_bytes);
     }
   }
   if (!c_.gate.enter(c_.rank, seq, flag)) return {Stop::kFrozen, -1, {}};
@@ -185,7 +180,7 @@ const std::byte* CpuCollectives::payload(std::uint64_t seq, int rank, std::size_
 }
 
 void CpuCollectives::reduce_slots(const Request& request, std::uint64_t seq, void* target,
-                                  const void* own, std::size_t count, std::size_t offset) const {
+                                  const void* own, std::size_t count, std::size_t offset) {
   std::array<const void*, shm::kMaxRanks> sources;
   std::array<double, shm::kMaxRanks> factors;
   const bool packed = request.op->kind == CollectiveKind::kReduceScatter;
@@ -209,10 +204,17 @@ void CpuCollectives::reduce_slots(const Request& request, std::uint64_t seq, voi
   r.count = count;
   r.factors = factors.data();
   r.divisor = c_.ranks;
-  reduce_function(request.op->type, request.descriptor.op)(r);
+  reducer(request.op->type, request.descriptor.op)(r);
 }
 
-void CpuCollectives::consume(const Request& request, std::uint64_t seq) const {
+ReduceFunction CpuCollectives::reducer(DataType type, ReduceOp op) {
+  if (type != last_reducer_.type || op != last_reducer_.op || last_reducer_.function == nullptr) {
+    last_reducer_ = {type, op, reduce_function(type, op)};
+  }
+  return last_reducer_.function;
+}
+
+void CpuCollectives::consume(const Request& request, std::uint64_t seq) {
   const Operation& op = *request.op;
   switch (op.kind) {
     case CollectiveKind::kAllReduce:
@@ -232,7 +234,7 @@ void CpuCollectives::consume(const Request& request, std::uint64_t seq) const {
   }
 }
 
-void CpuCollectives::consume_blocks(const Request& request, std::uint64_t seq) const {
+void CpuCollectives::consume_blocks(const Request& request, std::uint64_t seq) {
   const Operation& op = *request.op;
   const Announcements all(c_, seq);
   const int parity = static_cast<int>(seq & 1);
@@ -398,7 +400,7 @@ ExecResult CpuCollectives::pipeline(const Request& request, std::uint64_t seq, s
   call.seq = seq;
   call.base = pipeline_base_;
   call.element = request.element;
-  call.striped = striped(op.kind);
+  call.striped = is_striped(op.kind);
   call.chunks = call.program->chunks;
   std::size_t message = op.count;
   if (call.striped) {

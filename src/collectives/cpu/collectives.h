@@ -62,10 +62,13 @@ class CpuCollectives {
   /// The last rank to arrive will reduce for all.
   [[nodiscard]] bool meets(const Request& request) const;
 
-  void consume(const Request& request, std::uint64_t seq) const;
-  void consume_blocks(const Request& request, std::uint64_t seq) const;
+  void consume(const Request& request, std::uint64_t seq);
+  void consume_blocks(const Request& request, std::uint64_t seq);
   void reduce_slots(const Request& request, std::uint64_t seq, void* target, const void* own,
-                    std::size_t count, std::size_t offset) const;
+                    std::size_t count, std::size_t offset);
+  /// As reduce_function(), whose choice takes as long as a small reduction: most operations are of the
+  /// kind before.
+  [[nodiscard]] ReduceFunction reducer(DataType type, ReduceOp op);
   [[nodiscard]] const std::byte* payload(std::uint64_t seq, int rank, std::size_t bytes,
                                          bool counts) const;
 
@@ -87,6 +90,11 @@ class CpuCollectives {
   Context& c_;
   std::optional<MethodChooser> chooser_;  ///< rank 0, where there is something to choose
   Method method_;                         ///< of the operation in progress
+  struct {
+    DataType type{};
+    ReduceOp op{};
+    ReduceFunction function = nullptr;
+  } last_reducer_;
   std::uint64_t pipeline_base_ = 0;
   std::vector<Plan> plans_;  ///< that the user gave
   std::map<ProgramKey, std::unique_ptr<const Program>> programs_;

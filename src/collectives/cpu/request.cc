@@ -64,18 +64,18 @@ Request Request::of(const Operation& op, int rank, int ranks) {
     r.descriptor.op = op.reduction.op;
     r.descriptor.factor = op.reduction.factor;
   }
+  if (is_striped(op.kind) || op.kind == CollectiveKind::kBarrier) {
+    // The payload of a broadcast is the same on all ranks, so that all choose one path.
+    if (op.kind != CollectiveKind::kBarrier) r.payload_bytes = op.count * r.element;
+    return r;
+  }
   const auto n = static_cast<std::size_t>(ranks);
   r.in_blocks = op.in_blocks.empty() ? Blocks(op.in, op.count, r.element) : Blocks(op.in_blocks.data());
   r.out_blocks = op.out_blocks.empty() ? Blocks(op.out, op.count, r.element) : Blocks(op.out_blocks.data());
   const std::size_t in_total = op.in_blocks.empty() ? n * op.count : total(op.in_blocks);
   switch (op.kind) {
-    case CollectiveKind::kAllReduce:
-    case CollectiveKind::kReduce:
     case CollectiveKind::kGather:
       r.payload_bytes = op.count * r.element;
-      break;
-    case CollectiveKind::kBroadcast:
-      r.payload_bytes = op.count * r.element;  // the same on all ranks, so that all choose one path
       break;
     case CollectiveKind::kAllGather:
       describe_known_list(op.out_blocks, r.descriptor);

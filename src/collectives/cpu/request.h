@@ -19,6 +19,13 @@
 
 namespace topocoll {
 
+/// Kinds whose message is one on all ranks, cut into windows and chunks; all others but the barrier
+/// have a block for each rank.
+constexpr bool is_striped(CollectiveKind kind) {
+  return kind == CollectiveKind::kAllReduce || kind == CollectiveKind::kBroadcast ||
+         kind == CollectiveKind::kReduce;
+}
+
 struct Request {
   const Operation* op = nullptr;
   std::size_t element = 1;
