@@ -29,6 +29,7 @@ constexpr int kCopyRepeats = 9;
 /// Cores closer than this share a cache; two-shot then wins for large messages of two ranks, while
 /// between distant cores the one-shot exchange does (see docs/performance.md).
 constexpr double kNearNanoseconds = 120;
+constexpr std::uint64_t kNearEagerBytes = 8192;  ///< of two ranks on such cores
 
 /// The slots in which the two ends measure. Each writes its own and reads the other's, as two ranks
 /// do in an operation.
@@ -135,6 +136,8 @@ shm::Tuning defaults(Os& os, const shm::Segment& segment, const TuningRequest& r
                                           segment.layout().eager_capacity);
   t.stream_bytes =
       uncached_bytes(last_level_cache(request.cpus), static_cast<int>(request.cpus.size()), ranks);
+  // Ranks that share a core have each other's lines at hand, and gain by using few of them.
+  t.ring_bytes = request.oversubscribed ? 0 : t.stream_bytes;
   t.window_bytes = std::uint64_t(ranks <= 2 ? 1024 : 512) << 10;
   t.exchange_bytes = std::uint64_t(64) << 10;
   t.two_shot_bytes = ranks <= 2 ? std::numeric_limits<std::uint64_t>::max() : 0;
@@ -161,7 +164,11 @@ Result<shm::Tuning> tune(Os& os, shm::Segment& segment, int rank, const TuningRe
       t.flag_latency_ns = m.flag_ns;
       if (request.copies.size() > 1 && m.copy_ns.front().front() > 0) choose_copy(m, request.copies, t);
       const bool near = m.flag_ns > 0 && m.flag_ns < kNearNanoseconds;
-      if (segment.ranks() == 2 && near) t.two_shot_bytes = std::uint64_t(512) << 10;
+      if (segment.ranks() == 2 && near) {
+        t.two_shot_bytes = std::uint64_t(512) << 10;
+        // Slots are few, so a peer that shares the cache has their lines at hand: the ring goes round.
+        if (!request.eager_bytes) t.eager_bytes = std::min(t.eager_bytes, kNearEagerBytes);
+      }
     }
     header.tuning = t;
     header.tuning_ready.store(1);

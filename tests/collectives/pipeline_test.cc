@@ -37,6 +37,7 @@ shm::Tuning small_tuning() {
   t.two_shot_bytes = 4096;
   t.small_copy_bytes = 256;
   t.stream_bytes = 60000;
+  t.ring_bytes = 60000;
   t.slot_copy = static_cast<std::uint8_t>(CopyKind::kSimd);
   return t;
 }
@@ -330,6 +331,40 @@ struct Rank {
   CpuCollectives collectives;
   std::vector<float> in, out;
 };
+
+/// Lines that a peer has just read are dear to write again.
+TEST(Collectives, AnOperationGoesOnInTheRingWhereTheLastHasEnded) {
+  ShmGroup group(2);
+  constexpr std::size_t kCount = 1024;  // 4 KiB: 8 windows of 512 bytes
+  const auto floats = [&](int rank, std::size_t byte) {
+    float x = 0;
+    std::memcpy(&x, group[0].ring(rank) + byte, sizeof x);
+    return x;
+  };
+  run_ranks(2, [&](int r) {
+    Rank rank(group, r);
+    rank.context.tuning.two_shot_bytes = 1 << 20;
+    // 60,000 bytes are to be used: 117 windows.
+    for (std::uint64_t seq = 1; seq <= 15; ++seq) ASSERT_TRUE(rank.all_reduce(kCount, seq).ok());
+  });
+  EXPECT_EQ(floats(1, 14 * 4096), 1.0f) << "the fifteenth operation";
+  EXPECT_EQ(floats(1, 117 * 512), 0.0f) << "no more than is to be used";
+}
+
+TEST(RingGeometry, HasPlacesToGoRoundThrough) {
+  Program program;
+  program.values = 2;
+  program.phases = 2;
+  const auto geometry = [&](std::size_t share, std::size_t round) {
+    const RingGeometry g = ring_geometry(program, 512, share, round);
+    return std::pair(g.slots, g.places);
+  };
+  EXPECT_EQ(geometry(64 << 10, 1 << 20), std::pair(std::size_t(32), std::size_t(64)));
+  EXPECT_EQ(geometry(64 << 10, 48 << 10), std::pair(std::size_t(32), std::size_t(48)));
+  EXPECT_EQ(geometry(64 << 10, 0), std::pair(std::size_t(32), std::size_t(32)));
+  EXPECT_EQ(geometry(16 << 10, 1 << 20), std::pair(std::size_t(16), std::size_t(16)));
+  EXPECT_EQ(geometry(1 << 10, 1 << 20), std::pair(std::size_t(0), std::size_t(0)));
+}
 
 TEST(Stop, AMismatchIsSeenBeforeAnyOutputIsWritten) {
   for (const auto& [count, other, meet] :

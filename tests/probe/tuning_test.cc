@@ -57,6 +57,7 @@ void expect_equal(const Tuning& a, const Tuning& b) {
   EXPECT_EQ(a.window_bytes, b.window_bytes);
   EXPECT_EQ(a.exchange_bytes, b.exchange_bytes);
   EXPECT_EQ(a.two_shot_bytes, b.two_shot_bytes);
+  EXPECT_EQ(a.ring_bytes, b.ring_bytes);
   EXPECT_EQ(a.small_copy_bytes, b.small_copy_bytes);
   EXPECT_EQ(a.spin, b.spin);
   EXPECT_EQ(a.yields, b.yields);
@@ -115,7 +116,24 @@ TEST(Tuning, WithoutAProbeTheFirstCopyStands) {
     EXPECT_EQ(t.flag_latency_ns, 0);
     EXPECT_EQ(t.slot_copy, 7);
     EXPECT_EQ(t.meet, oversubscribed ? 1 : 0);
+    EXPECT_GT(t.stream_bytes, 0u);
+    EXPECT_EQ(t.ring_bytes, oversubscribed ? 0 : t.stream_bytes);
   }
+}
+
+/// Where the two cores are may change from one moment to the next; what follows from it may not.
+TEST(Tuning, TwoRanksOnNearCoresUseTheRingFromEightKib) {
+  const std::array<int, 2> cpus = two_cpus();
+  if (cpus[0] == cpus[1]) GTEST_SKIP() << "this process may use one CPU only";
+  ShmGroup two(2);
+  ShmGroup told(2);
+  TuningRequest request;
+  request.cpus = cpus;
+  const Tuning t = tune_all(two, request)[0];
+  const bool near = describe(t, {}).find("(near)") != std::string::npos;
+  EXPECT_EQ(t.eager_bytes, near ? 8192u : 32768u);
+  request.eager_bytes = 20000;
+  EXPECT_EQ(tune_all(told, request)[0].eager_bytes, 20000u) << "the user knows better";
 }
 
 TEST(Tuning, OversubscribedRanksHandOverAtOnce) {

@@ -383,7 +383,7 @@ Result<std::size_t> CpuCollectives::cell_bytes(const PipelineCall& call, std::si
 
 ExecResult CpuCollectives::pipeline(const Request& request, std::uint64_t seq, shm::Deadline& deadline) {
   const Operation& op = *request.op;
-  if (Status s = c_.segment->commit_ring(*c_.os); !s.ok()) return {Stop::kResource, c_.rank, s};
+  if (Status s = c_.segment->commit_ring(*c_.os, c_.tuning.ring_bytes); !s.ok()) return {Stop::kResource, c_.rank, s};
   // What rank 0 published before its announcement is in the table by now.
   method_ = current_method(c_.segment->header(), c_.tuning, request.payload_bytes);
   const std::size_t bytes = op.count * request.element;
@@ -399,6 +399,7 @@ ExecResult CpuCollectives::pipeline(const Request& request, std::uint64_t seq, s
   call.program = *compiled;
   call.seq = seq;
   call.base = pipeline_base_;
+  call.passed = &ring_passed_;
   call.element = request.element;
   call.striped = is_striped(op.kind);
   call.chunks = call.program->chunks;

@@ -96,6 +96,7 @@ class CpuCollectives {
     ReduceFunction function = nullptr;
   } last_reducer_;
   std::uint64_t pipeline_base_ = 0;
+  std::uint64_t ring_passed_ = 0;  ///< see PipelineCall
   std::vector<Plan> plans_;  ///< that the user gave
   std::map<ProgramKey, std::unique_ptr<const Program>> programs_;
 };

@@ -17,6 +17,11 @@ constexpr std::size_t kBlockBytes = 8192;
 /// More slots than this only spread the ring over more cache.
 constexpr std::size_t kMaxSlots = 32;
 
+/// One window of a rank in the ring.
+std::size_t slot_bytes(const Program& program, std::size_t cell_bytes) {
+  return std::max<std::size_t>(1, static_cast<std::size_t>(program.values) * cell_bytes);
+}
+
 class Pipeline {
  public:
   Pipeline(const Context& context, const PipelineCall& call, shm::Deadline& deadline)
@@ -25,7 +30,10 @@ class Pipeline {
         grain_(grain_of(call.element)) {
     const std::size_t cell_count = View::stripe(call.window_count, call.chunks, grain_);
     const std::size_t cell = (cell_count * call.element + 63) / 64 * 64;
-    ring_ = ring_geometry(program_, cell, c_.segment->ring_share());
+    ring_ = ring_geometry(program_, cell, c_.segment->ring_share(), c_.tuning.ring_bytes);
+    const std::uint64_t slot = slot_bytes(program_, cell);
+    first_ = (*call.passed + slot - 1) / slot;
+    *call.passed = (first_ + std::min<std::uint64_t>(call.windows, ring_.places)) * slot;
   }
 
   ExecResult run() {
@@ -107,9 +115,9 @@ class Pipeline {
   }
 
   [[nodiscard]] std::byte* cell(int rank, int value, std::uint64_t window) const {
-    const std::size_t slot = static_cast<std::size_t>(window % ring_.slots);
+    const std::size_t place = static_cast<std::size_t>((first_ + window) % ring_.places);
     return c_.segment->ring(rank) +
-           (slot * static_cast<std::size_t>(program_.values) + static_cast<std::size_t>(value)) *
+           (place * static_cast<std::size_t>(program_.values) + static_cast<std::size_t>(value)) *
                ring_.cell_bytes;
   }
 
@@ -195,14 +203,17 @@ class Pipeline {
   std::uint64_t phases_;
   std::size_t grain_;
   RingGeometry ring_;
+  std::uint64_t first_ = 0;  ///< the first window's place, before going round
 };
 
 }  // namespace
 
-RingGeometry ring_geometry(const Program& program, std::size_t cell_bytes, std::size_t share) {
-  const std::size_t slot = std::max<std::size_t>(1, static_cast<std::size_t>(program.values) * cell_bytes);
+RingGeometry ring_geometry(const Program& program, std::size_t cell_bytes, std::size_t share,
+                           std::size_t round) {
+  const std::size_t slot = slot_bytes(program, cell_bytes);
   const std::size_t slots = std::min(share / slot, kMaxSlots);
-  return {cell_bytes, slots >= static_cast<std::size_t>(program.phases) ? slots : 0};
+  if (slots < static_cast<std::size_t>(program.phases)) return {cell_bytes, 0, 0};
+  return {cell_bytes, slots, std::max(slots, std::min(share, round) / slot)};
 }
 
 ExecResult run_pipeline(const Context& context, const PipelineCall& call, shm::Deadline& deadline) {

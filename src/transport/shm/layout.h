@@ -92,6 +92,7 @@ struct Tuning {
   double flag_latency_ns = 0;       ///< one way between ranks 0 and 1; 0: not measured
   std::uint64_t eager_bytes = 0;    ///< payloads up to this travel in entry slots
   std::uint64_t stream_bytes = 0;   ///< outputs from this size are written around the caches
+  std::uint64_t ring_bytes = 0;     ///< of its part of the ring a rank goes round through, beyond its need
   std::uint64_t window_bytes = 0;   ///< two-shot: bytes of the message per pipeline window
   std::uint64_t exchange_bytes = 0; ///< one-shot pipeline: bytes per window
   std::uint64_t two_shot_bytes = 0; ///< all_reduce from this size runs the two-shot plan

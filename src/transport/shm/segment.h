@@ -74,8 +74,10 @@ class Segment {
     return reinterpret_cast<T*>(data() + offset);
   }
 
-  /// Commits the ring; cheap after the first time. Any rank may, before its first use.
-  Status commit_ring(Os& os);
+  /// Commits the ring; cheap after the first time. Any rank may, before its first use. The first `warm`
+  /// bytes of each rank's part get entries in this process's page table at once, so that the first
+  /// operations there take no page faults and can be compared with others.
+  Status commit_ring(Os& os, std::size_t warm = 0);
   /// Commits the buffer of one channel (see channel.h).
   Status commit_channel(Os& os, int index) const;
 
