@@ -123,7 +123,7 @@ struct TopologyEdge {
   std::string to;
   std::string kind;
   Figure bandwidth_gbps;  ///< 10^9 bytes per second from `from` to `to`
-  Figure latency_ns;      ///< one way
+  Figure latency_ns;      ///< one way; of a read from memory, there and back
   Figure upward_gbps{};   ///< tree edges: from child to parent where that differs
   std::optional<int>
       count{};  ///< physical links that this one stands for; the figures are their sum

@@ -23,11 +23,14 @@ using ProbeTask = std::variant<CpuPair, MemoryRead, NicRead>;
 std::vector<ProbeTask> probe_tasks(const Topology& topology, std::mt19937_64& random);
 
 /// The few whose figures tell whether a kept result still holds: a pair of each of the first
-/// classes that `kept` has figures for, a CPU's reading, and a port's.
-std::vector<ProbeTask> sentinel_tasks(const Topology& kept);
+/// classes that `kept` has figures for, a CPU's reading, and that of a port which is active in `machine`.
+std::vector<ProbeTask> sentinel_tasks(const Topology& kept, const Topology& machine);
 
 /// Of each port of `machine` that `kept` has no figure of: it may be active only now.
 std::vector<ProbeTask> unmeasured_ports(const Topology& kept, const Topology& machine);
+
+/// How many edges the tasks give if all succeed.
+std::size_t edges_of(const std::vector<ProbeTask>& tasks);
 
 struct MeasureRequest {
   std::chrono::milliseconds budget{2000};
@@ -35,7 +38,8 @@ struct MeasureRequest {
 };
 
 /// Runs the tasks in their order and adds their edges to `topology`. Returns how many are missing
-/// that may succeed another time: the time was over, a CPU was busy, or memory was short.
+/// that may succeed another time: the time was over, a CPU was busy, or memory was short. Ports are
+/// none of them, see unmeasured_ports().
 std::size_t measure(Os& os, const std::vector<ProbeTask>& tasks, const MeasureRequest& request,
                     Topology& topology);
 

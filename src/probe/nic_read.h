@@ -8,7 +8,7 @@
 //
 // Thread rule: any thread; a thread of its own measures. Failure rule: kUnsupported without
 // libibverbs, its header at build time, or the device; kSystem if a CPU cannot be had or the port
-// fails, kResource if too little memory may be locked, kTimeout if a read does not end.
+// fails or does not answer, kResource if too little memory may be locked.
 #pragma once
 
 #include <chrono>

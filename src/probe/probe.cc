@@ -94,13 +94,13 @@ std::unique_ptr<GpuBench> open_bench(Topology& machine) {
 /// Whether a few figures are still the same; a note says which is not.
 Check check(const Topology& kept, const ProbeOptions& options, std::uint64_t seed, GpuBench* bench,
             Topology& machine) {
-  const auto tasks = sentinel_tasks(kept);
+  const auto tasks = sentinel_tasks(kept, machine);
   Topology fresh = machine;
   fresh.notes.clear();
   std::size_t missing = measure(Os::real(), tasks, {options.budget, options.on_progress}, fresh);
   // What the system refuses for good is not missing, but no figure either.
   const auto figures = std::count_if(fresh.edges.begin(), fresh.edges.end(), is_measurement);
-  if (static_cast<std::size_t>(figures) < tasks.size()) ++missing;
+  if (static_cast<std::size_t>(figures) < edges_of(tasks)) ++missing;
   if (bench != nullptr) missing += measure_gpu_sentinels(Os::real(), *bench, seed, kept, fresh);
   const auto changed = contradictions(kept, fresh);
   for (const std::string& what : changed) {
@@ -113,14 +113,15 @@ Check check(const Topology& kept, const ProbeOptions& options, std::uint64_t see
 }
 
 /// What an earlier probe could not use and this one can.
-std::vector<std::string> unmeasured(const Start& begun, const GpuBench* bench) {
+std::vector<std::string> unmeasured(const Start& begun, const ProbeOptions& options,
+                                    const GpuBench* bench) {
   if (!begun.kept) return {};
   const Topology& kept = begun.kept->topology;
   std::vector<std::string> devices;
   if (bench != nullptr) devices = unmeasured_gpus(*bench, kept);
   // Whether a port can be measured shows when it is tried.
   Topology tried = begun.machine;
-  measure(Os::real(), unmeasured_ports(kept, tried), {}, tried);
+  measure(Os::real(), unmeasured_ports(kept, tried), {options.budget, {}}, tried);
   for (const TopologyEdge& edge : tried.edges) {
     if (is_measurement(edge)) devices.push_back(edge.to);
   }
@@ -181,7 +182,7 @@ Result<Topology> probe_topology(const ProbeOptions& options) {
   const auto bench = has_gpus && options.gpus ? open_bench(machine) : nullptr;
   if (begun->kept && begun->kept->missing > 0) {
     machine.notes.push_back("measured anew: " + lacks(*begun));
-  } else if (const auto devices = unmeasured(*begun, bench.get()); !devices.empty()) {
+  } else if (const auto devices = unmeasured(*begun, options, bench.get()); !devices.empty()) {
     machine.notes.push_back(fmt::format("measured anew: an earlier probe ({}) could not use {}",
                                         cache_path(begun->directory, machine),
                                         fmt::join(devices, ", ")));

@@ -357,13 +357,18 @@ TEST(RingGeometry, HasPlacesToGoRoundThrough) {
   program.phases = 2;
   const auto geometry = [&](std::size_t share, std::size_t round) {
     const RingGeometry g = ring_geometry(program, 512, share, round);
-    return std::pair(g.slots, g.places);
+    return std::vector<std::size_t>{g.slots, g.places, g.goes_on ? 1u : 0u};
   };
-  EXPECT_EQ(geometry(64 << 10, 1 << 20), std::pair(std::size_t(32), std::size_t(64)));
-  EXPECT_EQ(geometry(64 << 10, 48 << 10), std::pair(std::size_t(32), std::size_t(48)));
-  EXPECT_EQ(geometry(64 << 10, 0), std::pair(std::size_t(32), std::size_t(32)));
-  EXPECT_EQ(geometry(16 << 10, 1 << 20), std::pair(std::size_t(16), std::size_t(16)));
-  EXPECT_EQ(geometry(1 << 10, 1 << 20), std::pair(std::size_t(0), std::size_t(0)));
+  using Geometry = std::vector<std::size_t>;
+  EXPECT_EQ(geometry(64 << 10, 1 << 20), (Geometry{32, 64, 1}));
+  EXPECT_EQ(geometry(64 << 10, 48 << 10), (Geometry{32, 48, 1}));
+  EXPECT_EQ(geometry(64 << 10, 31 << 10), (Geometry{32, 32, 0})) << "slots need more";
+  EXPECT_EQ(geometry(64 << 10, 0), (Geometry{32, 32, 0}));
+  EXPECT_EQ(geometry(16 << 10, 1 << 20), (Geometry{16, 16, 1}));
+  EXPECT_EQ(geometry(1 << 10, 1 << 20), (Geometry{0, 0, 0}));
+  program.phases = 40;
+  EXPECT_EQ(geometry(64 << 10, 0), (Geometry{40, 40, 0})) << "one for each phase";
+  EXPECT_EQ(geometry(39 << 10, 0), (Geometry{0, 0, 0}));
 }
 
 TEST(Stop, AMismatchIsSeenBeforeAnyOutputIsWritten) {

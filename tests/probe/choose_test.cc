@@ -153,11 +153,16 @@ TEST(ChooseNicReads, OneReadTellsWhetherAKeptResultHoldsAndPortsWithoutAnyAreTri
     }
     return found;
   };
-  EXPECT_THAT(ports(sentinel_tasks(kept)), IsEmpty());
+  EXPECT_THAT(ports(sentinel_tasks(kept, t)), IsEmpty());
   EXPECT_THAT(ports(unmeasured_ports(kept, t)), ElementsAre("numa:0 port:a/1", "numa:0 port:c/3"));
   kept.edges.push_back({"numa:1", "port:a/1", "transfer", {}, {{}, 1520.0}});
-  EXPECT_THAT(ports(sentinel_tasks(kept)), ElementsAre("numa:1 port:a/1"));
+  EXPECT_THAT(ports(sentinel_tasks(kept, t)), ElementsAre("numa:1 port:a/1"));
   EXPECT_THAT(ports(unmeasured_ports(kept, t)), ElementsAre("numa:0 port:c/3"));
+  Topology down = t;
+  for (TopologyNode& node : down.nodes) {
+    if (node.id == "port:a/1") node.attributes["state"] = "DOWN";
+  }
+  EXPECT_THAT(ports(sentinel_tasks(kept, down)), IsEmpty());
   std::mt19937_64 random(1);
   EXPECT_THAT(ports(probe_tasks(t, random)),
               UnorderedElementsAre("numa:0 port:a/1", "numa:1 port:a/1", "numa:0 port:c/3",

@@ -26,6 +26,7 @@ struct FakeCompletions : ibv_cq {
 };
 struct FakePair : ibv_qp {
   std::uint32_t peer = 0;
+  int gid = -1;
   bool readable = false;
 };
 
@@ -73,7 +74,8 @@ int post_send(ibv_qp* qp, ibv_send_wr* request, ibv_send_wr** refused) {
   const auto peer = pairs.find(pair->peer);
   const ibv_sge& to = *request->sg_list;
   const auto& from = request->wr.rdma;
-  if (peer == pairs.end() || peer->second->state != IBV_QPS_RTS || !peer->second->readable) {
+  if (state().silent_gids.contains(pair->gid) || peer == pairs.end() ||
+      peer->second->state != IBV_QPS_RTS || !peer->second->readable) {
     done.status = IBV_WC_RETRY_EXC_ERR;
   } else if (!allowed(from.rkey, from.remote_addr, to.length, IBV_ACCESS_REMOTE_READ)) {
     done.status = IBV_WC_REM_ACCESS_ERR;
@@ -227,7 +229,7 @@ int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask) {
         return EINVAL;
       }
       if (state().refused_gids.contains(gid)) return ETIMEDOUT;
-      state().gid_used = gid;
+      state().gid_used = pair->gid = gid;
       pair->peer = attributes->dest_qp_num;
       break;
     }

@@ -16,6 +16,7 @@ struct FakeVerbs {
   /// Last bytes of addresses; 0: an empty place of the table.
   std::vector<std::uint8_t> gids{0, 7, 8};
   std::set<int> refused_gids;  ///< by index: no connection by them
+  std::set<int> silent_gids;   ///< by index: no answer by them
   std::string failing;         ///< the function that fails ...
   int error = 0;               ///< ... with this errno
   ibv_wc_status status = IBV_WC_SUCCESS;

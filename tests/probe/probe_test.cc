@@ -194,7 +194,7 @@ TEST(Sentinels, AreOneOfEachClassAndAMemory) {
   }
   t.edges.push_back({"numa:0", "package:0", "memory", {{}, 5.0}, {}});
   t.edges.push_back({"numa:0", "cpu:1", "memory", {{}, 5.0}, {}});
-  const auto tasks = sentinel_tasks(t);
+  const auto tasks = sentinel_tasks(t, t);
   ASSERT_EQ(tasks.size(), 3u);
   EXPECT_EQ(std::get<CpuPair>(tasks[0]).near, "numa");
   EXPECT_EQ(std::get<CpuPair>(tasks[1]).near, "host");

@@ -32,8 +32,8 @@ class Pipeline {
     const std::size_t cell = (cell_count * call.element + 63) / 64 * 64;
     ring_ = ring_geometry(program_, cell, c_.segment->ring_share(), c_.tuning.ring_bytes);
     const std::uint64_t slot = slot_bytes(program_, cell);
-    first_ = (*call.passed + slot - 1) / slot;
-    *call.passed = (first_ + std::min<std::uint64_t>(call.windows, ring_.places)) * slot;
+    if (ring_.goes_on) first_ = (*call.passed + slot - 1) / slot;
+    *call.passed = (first_ + call.windows) * slot;
   }
 
   ExecResult run() {
@@ -211,9 +211,11 @@ class Pipeline {
 RingGeometry ring_geometry(const Program& program, std::size_t cell_bytes, std::size_t share,
                            std::size_t round) {
   const std::size_t slot = slot_bytes(program, cell_bytes);
-  const std::size_t slots = std::min(share / slot, kMaxSlots);
-  if (slots < static_cast<std::size_t>(program.phases)) return {cell_bytes, 0, 0};
-  return {cell_bytes, slots, std::max(slots, std::min(share, round) / slot)};
+  const auto phases = static_cast<std::size_t>(program.phases);
+  const std::size_t slots = std::min(share / slot, std::max(kMaxSlots, phases));
+  if (slots < phases) return {cell_bytes};
+  const std::size_t places = std::min(share, round) / slot;
+  return {cell_bytes, slots, std::max(slots, places), places >= slots};
 }
 
 ExecResult run_pipeline(const Context& context, const PipelineCall& call, shm::Deadline& deadline) {

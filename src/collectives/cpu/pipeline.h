@@ -55,10 +55,11 @@ struct RingGeometry {
   std::size_t cell_bytes = 0;
   std::size_t slots = 0;   ///< that windows in flight may have
   std::size_t places = 0;  ///< that slots go round through, at least as many
+  bool goes_on = false;    ///< from one operation to the next; otherwise each starts at the front
 };
 
-/// Cells of `cell_bytes` for `program` in `share` bytes, of which `round` are gone round through if the
-/// slots need fewer; slots is 0 if they do not fit.
+/// Cells of `cell_bytes` for `program` in `share` bytes, of which operations go round through `round` if
+/// their slots need no more. Slots are 0 if one for each phase does not fit.
 RingGeometry ring_geometry(const Program& program, std::size_t cell_bytes, std::size_t share,
                            std::size_t round);
 
