@@ -9,6 +9,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -331,6 +332,22 @@ struct Rank {
   CpuCollectives collectives;
   std::vector<float> in, out;
 };
+
+TEST(Collectives, WhoReducesForAllAndDoesNotGoOnIsNamed) {
+  ShmGroup group(2);
+  Rank rank(group, 0);
+  rank.context.tuning.meet = 1;
+  std::thread other([&group] {
+    shm::MeetingBlock& meeting = group[1].meeting();
+    while (meeting.arrivals[1].load() == 0) std::this_thread::yield();
+    meeting.reducer.store(1);
+    meeting.arrivals[1].store(0);
+  });
+  const ExecResult result = rank.all_reduce(100, 1, 50ms);
+  other.join();
+  EXPECT_EQ(result.stop, Stop::kTimeout);
+  EXPECT_EQ(result.rank, 1);
+}
 
 /// Lines that a peer has just read are dear to write again.
 TEST(Collectives, AnOperationGoesOnInTheRingWhereTheLastHasEnded) {

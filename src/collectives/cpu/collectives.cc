@@ -159,14 +159,20 @@ ExecResult CpuCollectives::meet(const Request& request, std::uint64_t seq, shm::
   const bool last = meeting.arrivals[parity].fetch_add(1) + 1 == static_cast<std::uint64_t>(c_.ranks);
   const Operation& op = *request.op;
   if (last) {
-    meeting.arrivals[parity].store(0, std::memory_order_relaxed);
+    meeting.reducer.store(c_.rank, std::memory_order_relaxed);
+    meeting.arrivals[parity].store(0, std::memory_order_release);
     if (const int culprit = find_mismatch(c_, seq); culprit >= 0) return {Stop::kMismatch, culprit, {}};
     reduce_slots(request, seq, c_.segment->result(parity), op.in, op.count, 0);
     meeting.ready.store(seq);
     shm::ring(*c_.os, *c_.segment);
   } else {
     const auto ready = [&meeting, seq] { return meeting.ready.load(std::memory_order_acquire) >= seq; };
-    if (const auto w = c_.waiter.until(seq, deadline, ready); !w.ready()) return ExecResult::from(w);
+    if (auto w = c_.waiter.until(seq, deadline, ready); !w.ready()) {
+      // All have come, but the one that reduces for them does not go on.
+      const bool all_came = meeting.arrivals[parity].load(std::memory_order_acquire) == 0;
+      if (w.wake == shm::Wake::kTimeout && all_came) w.rank = meeting.reducer.load(std::memory_order_relaxed);
+      return ExecResult::from(w);
+    }
   }
   std::memcpy(op.out, c_.segment->result(parity), request.payload_bytes);
   return {};

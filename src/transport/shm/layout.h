@@ -82,6 +82,7 @@ struct RankBlock {
 struct MeetingBlock {
   alignas(kLinePair) std::atomic<std::uint64_t> arrivals[2];
   alignas(kLinePair) std::atomic<std::uint64_t> ready;  ///< sequence number of the newest result
+  std::atomic<std::int32_t> reducer;  ///< who arrived last, and reduces; for those who wait in vain
 };
 
 /// Classes of message sizes that choose their method separately (see collectives/cpu/method.h).
