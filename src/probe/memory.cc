@@ -83,7 +83,11 @@ class Readers {
   Result<Figure> run() {
     std::vector<std::thread> threads;
     for (std::size_t i = 0; i < request_.cpus.size(); ++i) {
-      auto thread = start_thread("topocoll-probe", [this, i] { read(i); });
+      auto thread = start_thread("topocoll-probe", [this, i] {
+        if (has_memory_for([&] { read(i); })) return;
+        starved_.store(true);
+        over_.store(true);
+      });
       if (!thread.ok()) {
         fail(thread.status());
         break;
@@ -92,6 +96,10 @@ class Readers {
     }
     for (std::thread& t : threads) t.join();
     if (!status_.ok()) return status_;
+    if (starved_.load()) {
+      return Status(Cause::kResource,
+                    fmt::format("memory of NUMA node {}: out of memory", request_.node));
+    }
     if (barrier_.late()) {
       return Status(Cause::kTimeout,
                     fmt::format("memory of NUMA node {}: a reading CPU was busy for over {} ms",
@@ -151,6 +159,7 @@ class Readers {
   const MemoryRequest& request_;
   const std::size_t part_;
   std::atomic<bool> over_{false};
+  std::atomic<bool> starved_{false};  ///< a reader was out of memory
   Barrier barrier_;
   std::vector<Time> times_;
   Sampler sampler_;   ///< the first reader's

@@ -228,16 +228,16 @@ Result<Figure> measure(Os& os, const NicRead& read, std::chrono::milliseconds ti
 Result<Figure> measure_nic_read(Os& os, const NicRead& read, std::chrono::milliseconds time,
                                 const std::string& library) {
   std::optional<Result<Figure>> result;
-  auto thread = start_thread("topocoll-probe", [&] {
-    if (os.pin_thread(read.cpu)) {
-      result = measure(os, read, time, library);
-    } else {
-      result =
-          Status(Cause::kSystem, fmt::format("CPU {}: no thread may run there any more", read.cpu));
-    }
-  });
+  const auto run = [&]() -> Result<Figure> {
+    if (os.pin_thread(read.cpu)) return measure(os, read, time, library);
+    return Status(Cause::kSystem,
+                  fmt::format("CPU {}: no thread may run there any more", read.cpu));
+  };
+  auto thread = start_thread("topocoll-probe",
+                             [&] { static_cast<void>(has_memory_for([&] { result = run(); })); });
   if (!thread.ok()) return thread.status();
   thread->join();
+  if (!result) return Status(Cause::kResource, read.to + ": out of memory");
   return std::move(*result);
 }
 

@@ -48,6 +48,7 @@ Status run_pair(Os& os, const PairRequest& request,
                 const std::function<void(PairEnd& end, int side)>& body) {
   std::atomic<bool> over{false};
   std::atomic<int> refused{-1};
+  std::atomic<bool> starved{false};
   std::vector<std::thread> threads;
   Status status;
   for (int side = 0; side < 2 && status.ok(); ++side) {
@@ -60,7 +61,12 @@ Status run_pair(Os& os, const PairRequest& request,
         over.store(true);
         return;
       }
-      if (end.turn()) body(end, side);  // both are awake
+      const bool fed = has_memory_for([&] {
+        if (end.turn()) body(end, side);  // both are awake
+      });
+      if (fed) return;
+      starved.store(true);
+      over.store(true);
     });
     if (thread.ok()) {
       threads.push_back(std::move(*thread));
@@ -74,6 +80,10 @@ Status run_pair(Os& os, const PairRequest& request,
   if (refused.load() >= 0) {
     return Status(Cause::kSystem,
                   fmt::format("CPU {}: no thread may run there any more", refused.load()));
+  }
+  if (starved.load()) {
+    return Status(Cause::kResource,
+                  fmt::format("CPUs {} and {}: out of memory", request.cpus[0], request.cpus[1]));
   }
   if (over.load()) {
     return Status(Cause::kTimeout,
