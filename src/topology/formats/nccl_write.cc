@@ -177,12 +177,17 @@ class NcclWriter {
     return wanted;
   }
 
+  /// What tells hosts apart in the file; addresses are unique among those that have the same.
+  std::string hash_of(std::size_t host) const {
+    const std::string hash = host == TopologyTree::kNone ? "" : fact(node(host), "host_hash");
+    return hash.size() > kMaxNcclNameBytes ? "" : hash;
+  }
+
   void write_cpu(std::size_t numa) {
     const TopologyNode& cpu = node(numa);
     text_ += "  <cpu";
     const std::size_t host = tree_.above(numa, NodeKind::kHost);
-    std::string hash = host == TopologyTree::kNone ? "" : fact(node(host), "host_hash");
-    if (hash.size() > kMaxNcclNameBytes) hash.clear();
+    const std::string hash = hash_of(host);
     if (!hash.empty()) attribute("host_hash", hash);
     attribute("numaid", std::to_string(free_number(hash, cpu.os_index.value_or(-1))));
     const bool listed = !cpu.cpus.empty() && cpu.cpus.back() < kMaxNcclCpus;
@@ -274,7 +279,7 @@ class NcclWriter {
     if (device.kind == NodeKind::kNic && device.bdf.empty()) return write_nic(i, depth);
     // NCCL knows a device by its address alone.
     const std::size_t host = tree_.above(i, NodeKind::kHost);
-    if (device.bdf.empty() || !written_.emplace(host, device.bdf).second) return;
+    if (device.bdf.empty() || !written_.emplace(hash_of(host), device.bdf).second) return;
     indent(depth);
     text_ += "<pci";
     attribute("busid", device.bdf);
@@ -318,7 +323,7 @@ class NcclWriter {
     const TopologyNode& net = node(i);
     const std::string name = (net.label.empty() ? net.id : net.label).substr(0, kMaxNcclNameBytes);
     const std::string port = fact(net, "port");
-    if (!written_.emplace(tree_.above(i, NodeKind::kHost), name + "/" + port).second) return;
+    if (!written_.emplace(hash_of(tree_.above(i, NodeKind::kHost)), name + "/" + port).second) return;
     indent(depth);
     text_ += "<net";
     attribute("name", name);
@@ -394,7 +399,7 @@ class NcclWriter {
   int version_ = 1;
   bool whole_ = false;  ///< devices and bridges are all that the machine has
   std::set<std::pair<std::string, int>> numbers_;          ///< of CPUs, by host
-  std::set<std::pair<std::size_t, std::string>> written_;  ///< addresses and ports, by host
+  std::set<std::pair<std::string, std::string>> written_;  ///< addresses and ports, by host
   std::set<std::size_t> listed_;  ///< bridges that NCCL would list, if whole
 };
 

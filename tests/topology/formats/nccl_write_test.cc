@@ -156,6 +156,14 @@ TEST(NcclExport, DevicesOfNoKnownMemoryStandBelowACpuThatNcclTakes) {
   EXPECT_THAT(text, HasSubstr("<cpu numaid=\"-1\" arch=\"arm64\" vendor=\"V\""));
 }
 
+TEST(NcclExport, AnAddressThatTwoNodesHaveIsListedOnce) {
+  Topology t = as_the_kernel_lists_it();
+  TopologyNode twin = *t.find("gpu:0000:03:00.0");
+  twin.id = "a GPU of no host";
+  t.nodes.push_back(twin);
+  EXPECT_EQ(refused(*to_nccl_xml(t)), "");
+}
+
 TEST(NcclExport, FiguresThatItsReaderRefusesAreLeftOut) {
   Topology t = as_the_kernel_lists_it();
   for (TopologyEdge& edge : t.edges) {
