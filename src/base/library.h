@@ -28,6 +28,13 @@ class Library {
   [[nodiscard]] Function* find(const char* name) const {
     return reinterpret_cast<Function*>(::dlsym(handle_.get(), name));
   }
+  /// The same into `function`; the first that is lacking becomes an error in `status`.
+  template <class Function>
+  void bind(const char* name, Function*& function, Status& status) const {
+    function = find<Function>(name);
+    if (function != nullptr || !status.ok()) return;
+    status = Status(Cause::kUnsupported, std::string("it lacks the function ") + name);
+  }
 
  private:
   struct Close {

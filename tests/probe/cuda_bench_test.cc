@@ -1,7 +1,6 @@
 // The bench of real GPUs, on a driver that the test builds and, where there are any, on GPUs.
 #include "probe/cuda_bench.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,6 +12,7 @@
 
 #include "probe/fake_cuda.h"
 #include "probe/gpu_kernels.h"
+#include "support/fake_library.h"
 #include "support/fault_os.h"
 
 namespace topocoll {
@@ -26,21 +26,12 @@ using ::testing::IsEmpty;
 constexpr GpuPlace gpu(int index) { return {GpuPlace::Kind::kGpu, index}; }
 constexpr GpuPlace memory(int index) { return {GpuPlace::Kind::kMemory, index}; }
 
-/// Holds the fake open, so that what a test tells it stays.
 class CudaBench : public ::testing::Test {
  protected:
-  void SetUp() override {
-    library_ = ::dlopen(TOPOCOLL_FAKE_CUDA, RTLD_NOW | RTLD_LOCAL);
-    ASSERT_NE(library_, nullptr) << ::dlerror();
-    fake_ = static_cast<FakeCuda*>(::dlsym(library_, "fake_cuda_state"));
-    ASSERT_NE(fake_, nullptr);
-    *fake_ = FakeCuda();
-  }
   void TearDown() override {
     if (!fake_->never_ends) {
       EXPECT_EQ(fake_->alive, 0) << "something was not let go of";
     }
-    ::dlclose(library_);
   }
   Result<OpenedBench> open() { return open_cuda_bench(Os::real(), {0}, TOPOCOLL_FAKE_CUDA); }
 
@@ -53,8 +44,7 @@ class CudaBench : public ::testing::Test {
     return notes;
   }
 
-  void* library_ = nullptr;
-  FakeCuda* fake_ = nullptr;
+  testing::FakeLibrary<FakeCuda> fake_{TOPOCOLL_FAKE_CUDA, "fake_cuda_state"};
 };
 
 TEST_F(CudaBench, NamesGpusByAddressAndUuid) {

@@ -47,13 +47,7 @@ Result<std::shared_ptr<const Driver>> Driver::load(const std::string& library) {
 
 Status Driver::bind() {
   Status status;
-  const auto find = [&](const char* name, auto*& function) {
-    function = library_.find<std::remove_reference_t<decltype(*function)>>(name);
-    if (function == nullptr && status.ok()) {
-      status = Status(Cause::kUnsupported,
-                      fmt::format("the driver is too old: it lacks the function {}", name));
-    }
-  };
+  const auto find = [&](const char* name, auto*& f) { library_.bind(name, f, status); };
   find("cuInit", api_.init);
   find("cuGetErrorString", api_.error_string);
   find("cuDeviceGetCount", api_.device_count);
@@ -88,7 +82,7 @@ Status Driver::bind() {
   find("cuModuleUnload", api_.module_unload);
   find("cuModuleGetFunction", api_.module_function);
   find("cuLaunchKernel", api_.launch);
-  return status;
+  return status.ok() ? status : status.annotated("the driver is too old");
 }
 
 Status Driver::check(Return code, const char* function) const {

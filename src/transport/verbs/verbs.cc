@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <string_view>
 #include <system_error>
-#include <type_traits>
 #include <utility>
 
 // Macros over functions that are called through pointers here.
@@ -43,12 +42,7 @@ Result<Device> Device::open(const std::string& name, const std::string& library)
 
 Status Device::bind() {
   Status status;
-  const auto find = [&](const char* name, auto*& function) {
-    function = library_.find<std::remove_reference_t<decltype(*function)>>(name);
-    if (function == nullptr && status.ok()) {
-      status = Status(Cause::kUnsupported, fmt::format("it lacks the function {}", name));
-    }
-  };
+  const auto find = [&](const char* name, auto*& f) { library_.bind(name, f, status); };
   find("ibv_get_device_list", api_.get_device_list);
   find("ibv_free_device_list", api_.free_device_list);
   find("ibv_get_device_name", api_.get_device_name);

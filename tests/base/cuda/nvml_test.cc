@@ -1,11 +1,11 @@
 // NVML through a library that the test builds, and without one.
 #include "base/cuda/nvml.h"
 
-#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/cuda/fake_nvml.h"
+#include "support/fake_library.h"
 
 namespace topocoll {
 namespace {
@@ -14,22 +14,10 @@ using ::testing::ElementsAre;
 using testing::FakeNvml;
 using ::testing::HasSubstr;
 
-/// Holds the fake open, so that what a test tells it stays.
 class Nvml : public ::testing::Test {
  protected:
-  void SetUp() override {
-    library_ = ::dlopen(TOPOCOLL_FAKE_NVML, RTLD_NOW | RTLD_LOCAL);
-    ASSERT_NE(library_, nullptr) << ::dlerror();
-    fake_ = static_cast<FakeNvml*>(::dlsym(library_, "fake_nvml_state"));
-    ASSERT_NE(fake_, nullptr);
-    *fake_ = FakeNvml();
-  }
-  void TearDown() override {
-    EXPECT_EQ(fake_->initialised, 0) << "nvmlShutdown was forgotten";
-    ::dlclose(library_);
-  }
-  void* library_ = nullptr;
-  FakeNvml* fake_ = nullptr;
+  void TearDown() override { EXPECT_EQ(fake_->initialised, 0) << "nvmlShutdown was forgotten"; }
+  testing::FakeLibrary<FakeNvml> fake_{TOPOCOLL_FAKE_NVML, "fake_nvml_state"};
 };
 
 TEST_F(Nvml, TellsAllThatTheDriverKnows) {
