@@ -29,7 +29,9 @@ constexpr int kCopyRepeats = 9;
 /// Cores closer than this share a cache; two-shot then wins for large messages of two ranks, while
 /// between distant cores the one-shot exchange does (see docs/performance.md).
 constexpr double kNearNanoseconds = 120;
-constexpr std::uint64_t kNearEagerBytes = 8192;  ///< of two ranks on such cores
+/// Slots are few, so a peer that shares the cache has their lines at hand, and writing them again waits for
+/// it: the ring, which goes round, serves two such ranks better from here. Far ranks lose 15 % by it.
+constexpr std::uint64_t kNearRingBytes = 8192;
 
 /// The slots in which the two ends measure. Each writes its own and reads the other's, as two ranks
 /// do in an operation.
@@ -134,6 +136,9 @@ shm::Tuning defaults(Os& os, const shm::Segment& segment, const TuningRequest& r
   const std::size_t eager_kib = t.meet != 0 ? 16 : (ranks <= 2 ? 32 : 64);
   t.eager_bytes = std::min<std::uint64_t>(request.eager_bytes.value_or(eager_kib << 10),
                                           segment.layout().eager_capacity);
+  // Two ranks may learn otherwise, unless the user has said what goes into slots.
+  const bool free = ranks == 2 && !request.oversubscribed && !request.eager_bytes;
+  t.ring_from_bytes = free ? t.eager_bytes + 1 : 0;
   t.stream_bytes =
       uncached_bytes(last_level_cache(request.cpus), static_cast<int>(request.cpus.size()), ranks);
   // Ranks that share a core have each other's lines at hand, and gain by using few of them.
@@ -166,8 +171,7 @@ Result<shm::Tuning> tune(Os& os, shm::Segment& segment, int rank, const TuningRe
       const bool near = m.flag_ns > 0 && m.flag_ns < kNearNanoseconds;
       if (segment.ranks() == 2 && near) {
         t.two_shot_bytes = std::uint64_t(512) << 10;
-        // Slots are few, so a peer that shares the cache has their lines at hand: the ring goes round.
-        if (!request.eager_bytes) t.eager_bytes = std::min(t.eager_bytes, kNearEagerBytes);
+        if (t.ring_from_bytes != 0) t.ring_from_bytes = kNearRingBytes;
       }
     }
     header.tuning = t;
@@ -199,8 +203,10 @@ std::string describe(const shm::Tuning& t, std::span<const CopyCandidate> copies
                          ? fmt::format("flag {:.0f} ns ({})", t.flag_latency_ns,
                                        t.flag_latency_ns < kNearNanoseconds ? "near" : "far")
                          : std::string("flag not measured");
+  const std::uint64_t eager =
+      t.ring_from_bytes != 0 ? std::min(t.eager_bytes, t.ring_from_bytes - 1) : t.eager_bytes;
   text += fmt::format(", slots by {} from {} B, eager to {} B, windows of {} KiB, spin {}", copy,
-                      t.small_copy_bytes, t.eager_bytes, t.window_bytes >> 10, t.spin);
+                      t.small_copy_bytes, eager, t.window_bytes >> 10, t.spin);
   if (t.meet != 0) text += ", last arriver reduces";
   return text;
 }

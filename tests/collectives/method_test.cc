@@ -23,8 +23,8 @@ class MethodTest : public ::testing::Test {
     tuning_.two_shot_bytes = std::size_t(1) << 40;
   }
 
-  MethodChooser chooser(std::size_t two_shot_min_bytes = 0) {
-    return MethodChooser(*header_, tuning_, {kCopies, 32 << 10, two_shot_min_bytes});
+  MethodChooser chooser(std::size_t two_shot_min_bytes = 0, std::size_t ring_min_bytes = 0) {
+    return MethodChooser(*header_, tuning_, {kCopies, 32 << 10, two_shot_min_bytes, ring_min_bytes});
   }
   [[nodiscard]] Method now(std::size_t bytes) const { return current_method(*header_, tuning_, bytes); }
 
@@ -57,9 +57,11 @@ TEST_F(MethodTest, ClassesArePowersOfTwo) {
 TEST_F(MethodTest, PackedFormIsTheMethodAndNeverZero) {
   for (int copy = 0; copy < kNumCopyKinds; ++copy) {
     for (const bool two : {false, true}) {
-      const Method m{static_cast<CopyKind>(copy), two};
-      EXPECT_NE(m.packed(), 0);
-      EXPECT_EQ(Method::unpack(m.packed()), m);
+      for (const bool ring : {false, true}) {
+        const Method m{static_cast<CopyKind>(copy), two, ring};
+        EXPECT_NE(m.packed(), 0);
+        EXPECT_EQ(Method::unpack(m.packed()), m);
+      }
     }
   }
 }
@@ -130,6 +132,44 @@ TEST_F(MethodTest, PlanChangesOnlyWhereItMay) {
   EXPECT_TRUE(now(2 << 20).two_shot);
 }
 
+TEST_F(MethodTest, TheRingIsTriedOnlyWhereASlotWouldDo) {
+  const auto ring_wins = [](Method m) { return m.ring ? 1.0 : 2.0; };
+  tuning_.ring_from_bytes = (32 << 10) + 1;
+  MethodChooser c = chooser(0, 8 << 10);
+  run(c, 4000, 4 << 10, ring_wins);
+  EXPECT_FALSE(now(4 << 10).ring);
+  run(c, 4000, 8 << 10, ring_wins, Kind::kBroadcast);
+  EXPECT_FALSE(now(8 << 10).ring) << "ranks of other collectives do not all do the same";
+  for (const std::size_t bytes : {8 << 10, 20'000, 32 << 10}) {
+    run(c, 4000, bytes, ring_wins);
+    EXPECT_TRUE(now(bytes).ring) << bytes;
+    run(c, 10'000, bytes, [](Method m) { return m.ring ? 1.0 : 0.87; });
+    EXPECT_FALSE(now(bytes).ring) << bytes;
+  }
+  MethodChooser told = chooser();
+  run(told, 4000, 16 << 10, ring_wins);
+  EXPECT_FALSE(now(16 << 10).ring);
+}
+
+/// The first operations the other way are cheap: lines that were left alone are nobody else's.
+TEST_F(MethodTest, TheRingIsJudgedByWhatItTakesInTheLongRun) {
+  tuning_.ring_from_bytes = (32 << 10) + 1;
+  MethodChooser c = chooser(0, 8 << 10);
+  const std::size_t bytes = 16 << 10;
+  int in_a_row = 0;
+  int rings = 0;
+  for (int i = 0; i < 40'000; ++i) {
+    const bool timed = c.begin(Kind::kAllReduce, bytes);
+    in_a_row = now(bytes).ring ? in_a_row + 1 : 0;
+    rings += now(bytes).ring;
+    const double cost = in_a_row == 0 ? 1.0 : in_a_row < 40 ? 0.5 : 1.2;
+    if (timed) c.report(bytes, cost * static_cast<double>(bytes));
+  }
+  EXPECT_FALSE(now(bytes).ring);
+  EXPECT_GT(rings, 200) << "it is tried";
+  EXPECT_LT(rings, 2000) << "and costs little";
+}
+
 TEST_F(MethodTest, ARoundStaysWithOneKind) {
   MethodChooser c = chooser();
   run(c, 6, kSize, stream_wins);  // within the first round
@@ -164,7 +204,7 @@ TEST_F(MethodTest, AChangePromptsOtherSizesButNotForEver) {
 }
 
 TEST_F(MethodTest, NothingToChooseMeansNoTrials) {
-  MethodChooser c(*header_, tuning_, {{}, 32 << 10, 0});
+  MethodChooser c(*header_, tuning_, {{}, 32 << 10, 0, 0});
   run(c, 2000, kSize, string_wins);
   EXPECT_EQ(timed_, 0);
   EXPECT_EQ(now(kSize).copy, CopyKind::kStream);

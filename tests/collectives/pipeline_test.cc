@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <random>
 #include <string>
@@ -190,9 +191,10 @@ class Case {
   std::vector<Side> sides_;
 };
 
-/// Runs all cases one after the other over one segment, and compares each.
+/// Runs all cases one after the other over one segment, and compares each. `tuning_of`: a rank's.
 template <class T>
-void run_cases(int ranks, const shm::Tuning& tuning, const std::vector<Shape>& shapes) {
+void run_cases(int ranks, const std::function<shm::Tuning(int)>& tuning_of,
+               const std::vector<Shape>& shapes) {
   ShmGroup group(ranks);
   std::vector<std::unique_ptr<Case<T>>> cases;
   for (std::size_t i = 0; i < shapes.size(); ++i) {
@@ -201,7 +203,7 @@ void run_cases(int ranks, const shm::Tuning& tuning, const std::vector<Shape>& s
   std::vector<std::string> algorithms(shapes.size());
   run_ranks(ranks, [&](int r) {
     Context context(Os::real(), group[r], r);
-    context.tuning = tuning;
+    context.tuning = tuning_of(r);
     // Sleeping early: on a busy machine every yield costs a time slice of somebody else.
     context.waiter.set_policy({.spin = 200, .yields = 2});
     CpuCollectives collectives(context);
@@ -219,6 +221,11 @@ void run_cases(int ranks, const shm::Tuning& tuning, const std::vector<Shape>& s
   for (std::size_t i = 0; i < cases.size() && !::testing::Test::HasFailure(); ++i) {
     cases[i]->check(algorithms[i]);
   }
+}
+
+template <class T>
+void run_cases(int ranks, const shm::Tuning& tuning, const std::vector<Shape>& shapes) {
+  run_cases<T>(ranks, [&tuning](int) { return tuning; }, shapes);
 }
 
 std::vector<Shape> all_shapes(int ranks, const std::vector<std::size_t>& counts) {
@@ -268,6 +275,21 @@ TEST_P(Collectives, EveryAllReduceGivesTheSameBits) {
   shm::Tuning meeting = small_tuning();
   meeting.meet = 1;
   run_cases<float>(GetParam(), meeting, all_shapes(GetParam(), {0, 1, 6, 7, 200, 256, 257, 6000}));
+}
+
+/// While the group changes its mind, one rank may put into its slot what another sends through the ring.
+TEST_P(Collectives, SlotAndRingGiveTheSameBits) {
+  const int ranks = GetParam();
+  for (const int first : {0, ranks - 1}) {
+    for (const int last : {0, ranks - 1}) {
+      const auto tuning_of = [&](int r) {
+        shm::Tuning t = small_tuning();
+        if (r >= first && r <= last) t.ring_from_bytes = 512;
+        return t;
+      };
+      run_cases<float>(ranks, tuning_of, all_shapes(ranks, {0, 6, 127, 128, 250, 256, 257}));
+    }
+  }
 }
 
 TEST(Collectives, BlocksLargerThanACellPassInWindows) {

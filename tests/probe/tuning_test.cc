@@ -53,6 +53,7 @@ std::vector<Tuning> tune_all(ShmGroup& group, const TuningRequest& request) {
 void expect_equal(const Tuning& a, const Tuning& b) {
   EXPECT_EQ(a.flag_latency_ns, b.flag_latency_ns);
   EXPECT_EQ(a.eager_bytes, b.eager_bytes);
+  EXPECT_EQ(a.ring_from_bytes, b.ring_from_bytes);
   EXPECT_EQ(a.stream_bytes, b.stream_bytes);
   EXPECT_EQ(a.window_bytes, b.window_bytes);
   EXPECT_EQ(a.exchange_bytes, b.exchange_bytes);
@@ -131,9 +132,13 @@ TEST(Tuning, TwoRanksOnNearCoresUseTheRingFromEightKib) {
   request.cpus = cpus;
   const Tuning t = tune_all(two, request)[0];
   const bool near = describe(t, {}).find("(near)") != std::string::npos;
-  EXPECT_EQ(t.eager_bytes, near ? 8192u : 32768u);
+  EXPECT_EQ(t.eager_bytes, 32768u);
+  EXPECT_EQ(t.ring_from_bytes, near ? 8192u : 32769u);
+  EXPECT_NE(describe(t, {}).find(near ? "eager to 8191 B" : "eager to 32768 B"), std::string::npos);
   request.eager_bytes = 20000;
-  EXPECT_EQ(tune_all(told, request)[0].eager_bytes, 20000u) << "the user knows better";
+  const Tuning given = tune_all(told, request)[0];
+  EXPECT_EQ(given.eager_bytes, 20000u) << "the user knows better";
+  EXPECT_EQ(given.ring_from_bytes, 0u);
 }
 
 TEST(Tuning, OversubscribedRanksHandOverAtOnce) {

@@ -14,24 +14,27 @@ using shm::EntryLine;
 /// All-reduces of two ranks from here may learn which plan wins; below, two rounds of waiting never pay.
 constexpr std::size_t kMinTwoShotBytes = std::size_t(256) << 10;
 
+/// All-reduces of two ranks from here, of those that a slot would hold, may learn whether the ring wins.
+constexpr std::size_t kMinRingBytes = std::size_t(8) << 10;
+
 /// Cells larger than this do not move faster, and leave less of the ring for overlap.
 constexpr std::size_t kMaxCellBytes = std::size_t(256) << 10;
 
 }  // namespace
 
-bool CpuCollectives::fits_eagerly(const Request& request) const {
+bool CpuCollectives::is_eager(const Request& request, Method method) const {
   const std::size_t capacity = c_.segment->layout().eager_capacity;
   if (request.counts_bytes + request.payload_bytes > capacity) return false;
   const bool forced = all_reduce() == AllReduceAlgorithm::kTwoShot ||
                       all_reduce() == AllReduceAlgorithm::kExchange;
   if (forced && request.op->kind == CollectiveKind::kAllReduce) return request.payload_bytes == 0;
   if (given_plan(request.descriptor, request.element, request.lists_counts) >= 0) return request.payload_bytes == 0;
-  return request.payload_bytes <= c_.tuning.eager_bytes;
+  return request.payload_bytes <= c_.tuning.eager_bytes && !method.ring;
 }
 
 bool CpuCollectives::meets(const Request& request) const {
   return c_.tuning.meet != 0 && request.op->kind == CollectiveKind::kAllReduce && request.op->count != 0 &&
-         fits_eagerly(request);
+         is_eager(request, {});
 }
 
 void CpuCollectives::learn(const std::vector<CopyKind>& copies) {
@@ -40,6 +43,7 @@ void CpuCollectives::learn(const std::vector<CopyKind>& copies) {
   options.eager_bytes = c_.tuning.eager_bytes;
   const bool plan_is_free = c_.ranks == 2 && all_reduce() == AllReduceAlgorithm::kAuto;
   if (plan_is_free) options.two_shot_min_bytes = kMinTwoShotBytes;
+  if (c_.tuning.ring_from_bytes != 0) options.ring_min_bytes = kMinRingBytes;
   chooser_.emplace(c_.segment->header(), c_.tuning, std::move(options));
 }
 
@@ -59,7 +63,7 @@ ExecResult CpuCollectives::execute(const Operation& op, std::uint64_t seq, shm::
 ExecResult CpuCollectives::run(const Request& request, std::uint64_t seq, shm::Deadline& deadline,
                                Clock::duration* waited) {
   if (meets(request)) return meet(request, seq, deadline);
-  const bool eager = fits_eagerly(request);
+  const bool eager = is_eager(request, method_);
   if (ExecResult r = announce(request, seq, eager); !r.ok()) return r;
   const TimePoint announced = waited != nullptr ? c_.os->now() : TimePoint{};
   if (ExecResult r = await_announcements(seq, deadline); !r.ok()) return r;
@@ -447,7 +451,7 @@ Choice CpuCollectives::choice(const Operation& op) const {
   choice.channels = 1;
   const Request request = Request::of(op, c_.rank, c_.ranks);
   const Method method = current_method(c_.segment->header(), c_.tuning, request.payload_bytes);
-  const bool two = !fits_eagerly(request) && two_shot(op.kind, method);
+  const bool two = !is_eager(request, method) && two_shot(op.kind, method);
   const int given = given_plan(request.descriptor, request.element, request.lists_counts);
   choice.algorithm = given >= 0 ? plans_[static_cast<std::size_t>(given)].algorithm : two ? "two_shot" : "one_shot";
   return choice;

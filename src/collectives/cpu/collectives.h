@@ -58,7 +58,8 @@ class CpuCollectives {
   ExecResult await_announcements(std::uint64_t seq, shm::Deadline& deadline);
   ExecResult meet(const Request& request, std::uint64_t seq, shm::Deadline& deadline);
   [[nodiscard]] bool all_eager(std::uint64_t seq) const;
-  [[nodiscard]] bool fits_eagerly(const Request& request) const;
+  /// Whether this rank's payload travels in its slot.
+  [[nodiscard]] bool is_eager(const Request& request, Method method) const;
   /// The last rank to arrive will reduce for all.
   [[nodiscard]] bool meets(const Request& request) const;
 

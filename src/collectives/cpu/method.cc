@@ -20,6 +20,10 @@ constexpr std::uint32_t kEarliest = 8;
 constexpr std::uint32_t kWatched = 16;  ///< small operations: one in so many is timed
 constexpr std::size_t kAllWatchedBytes = std::size_t(64) << 10;
 
+/// Slots or ring: lines that have been left alone for a while are cheap to write either way, so the other
+/// way shows what it takes only after it has gone through all of its own for some times.
+constexpr std::size_t kRingSettling = 48;
+
 /// A round costs about ten operations, some of them slow ones: a few per cent of what passes between rounds.
 constexpr std::uint32_t kInterval = 256;
 constexpr std::uint32_t kLargeInterval = 64;  ///< from kLargeBytes: few operations are many milliseconds
@@ -39,7 +43,8 @@ std::size_t method_class_bytes(int size_class) { return kMinMethodBytes << size_
 
 Method first_method(const shm::Tuning& tuning, std::size_t bytes) {
   const bool small = bytes < tuning.small_copy_bytes;
-  return {small ? CopyKind::kMemcpy : static_cast<CopyKind>(tuning.slot_copy), bytes >= tuning.two_shot_bytes};
+  return {small ? CopyKind::kMemcpy : static_cast<CopyKind>(tuning.slot_copy), bytes >= tuning.two_shot_bytes,
+          tuning.ring_from_bytes != 0 && bytes >= tuning.ring_from_bytes};
 }
 
 Method current_method(const shm::SegmentHeader& header, const shm::Tuning& tuning, std::size_t bytes) {
@@ -59,10 +64,14 @@ MethodChooser::MethodChooser(shm::SegmentHeader& header, const shm::Tuning& tuni
   }
 }
 
-std::size_t MethodChooser::settling(std::size_t bytes) const { return bytes <= options_.eager_bytes ? 1 : 0; }
+std::size_t MethodChooser::settling(const Class& c, std::size_t bytes) const {
+  if (c.entrants[c.entrant].ring != c.incumbent.ring) return kRingSettling;
+  // Peers may have copied by the method before.
+  return bytes <= options_.eager_bytes ? 1 : 0;
+}
 
-std::size_t MethodChooser::turns(std::size_t bytes) const {
-  return settling(bytes) + (bytes >= kHugeBytes ? 1 : 2);
+std::size_t MethodChooser::turns(const Class& c, std::size_t bytes) const {
+  return settling(c, bytes) + (bytes >= kHugeBytes ? 1 : 2);
 }
 
 std::uint32_t MethodChooser::first_interval(int size_class) const {
@@ -75,16 +84,20 @@ void MethodChooser::publish(int size_class, Method method) const {
 
 void MethodChooser::start_round(Class& c, int size_class, CollectiveKind kind) const {
   c.kind = kind;
-  c.turn = 0;
-  c.size = 0;
+  c.entrant = c.turn = c.size = 0;
   c.best.fill(std::numeric_limits<double>::max());
   c.entrants[c.size++] = c.incumbent;
   for (const CopyKind copy : options_.copies) {
-    if (copy != c.incumbent.copy) c.entrants[c.size++] = {copy, c.incumbent.two_shot};
+    if (copy != c.incumbent.copy) c.entrants[c.size++] = {copy, c.incumbent.two_shot, c.incumbent.ring};
   }
-  if (kind == CollectiveKind::kAllReduce && options_.two_shot_min_bytes != 0 &&
-      method_class_bytes(size_class) >= options_.two_shot_min_bytes) {
-    c.entrants[c.size++] = {c.incumbent.copy, !c.incumbent.two_shot};
+  const std::size_t bytes = method_class_bytes(size_class);
+  if (kind == CollectiveKind::kAllReduce) {
+    if (options_.two_shot_min_bytes != 0 && bytes >= options_.two_shot_min_bytes) {
+      c.entrants[c.size++] = {c.incumbent.copy, !c.incumbent.two_shot, c.incumbent.ring};
+    }
+    if (options_.ring_min_bytes != 0 && bytes >= options_.ring_min_bytes && bytes <= options_.eager_bytes) {
+      c.entrants[c.size++] = {c.incumbent.copy, c.incumbent.two_shot, !c.incumbent.ring};
+    }
   }
   if (c.size == 1) c.size = 0;
 }
@@ -109,20 +122,19 @@ bool MethodChooser::begin(CollectiveKind kind, std::size_t bytes) {
     if (c.size == 0) return false;
   }
   if (kind != c.kind) return false;
-  const std::size_t each = turns(method_class_bytes(size_class));
-  const std::size_t trial = c.turn++ % each;
-  if (trial == 0) publish(size_class, c.entrants[(c.turn - 1) / each]);
-  return trial >= settling(method_class_bytes(size_class));
+  if (c.turn == 0) publish(size_class, c.entrants[c.entrant]);
+  return c.turn++ >= settling(c, method_class_bytes(size_class));
 }
 
 void MethodChooser::report(std::size_t bytes, double nanoseconds) {
   const int size_class = method_class(bytes);
   Class& c = classes_[static_cast<std::size_t>(size_class)];
   if (c.size == 0) return watch(c, nanoseconds / static_cast<double>(bytes));
-  const std::size_t each = turns(method_class_bytes(size_class));
-  double& best = c.best[(c.turn - 1) / each];
+  double& best = c.best[c.entrant];
   best = std::min(best, nanoseconds / static_cast<double>(bytes));
-  if (c.turn == each * c.size) end_round(c, size_class);
+  if (c.turn < turns(c, method_class_bytes(size_class))) return;
+  c.turn = 0;
+  if (++c.entrant == c.size) end_round(c, size_class);
 }
 
 void MethodChooser::watch(Class& c, double cost) {

@@ -8,6 +8,7 @@
 //
 // A rank may read a newer or older copy kind than its peers: it concerns its own stores alone. Whether
 // the two-shot plan is used must be the same everywhere, so rank 0's announcement of the operation says it.
+// The ring is used where any rank's announcement says that its payload is not in its slot.
 //
 // Thread rule: one thread. Failure rule: none; a method that is not the fastest is still right.
 #pragma once
@@ -27,14 +28,15 @@ namespace topocoll {
 struct Method {
   CopyKind copy = CopyKind::kMemcpy;  ///< into shared slots
   bool two_shot = false;              ///< all_reduce of two ranks: two_shot rather than one_shot
+  bool ring = false;                  ///< through the ring, though a slot would hold it
   friend bool operator==(const Method&, const Method&) = default;
 
   /// Never 0, which in the table means: still the first guess.
   [[nodiscard]] std::uint8_t packed() const {
-    return static_cast<std::uint8_t>(static_cast<unsigned>(copy) | (two_shot ? 4u : 0u) | 8u);
+    return static_cast<std::uint8_t>(static_cast<unsigned>(copy) | (two_shot ? 4u : 0u) | (ring ? 8u : 0u) | 16u);
   }
   static Method unpack(std::uint8_t packed) {
-    return {static_cast<CopyKind>(packed & 3u), (packed & 4u) != 0};
+    return {static_cast<CopyKind>(packed & 3u), (packed & 4u) != 0, (packed & 8u) != 0};
   }
 };
 static_assert(kNumCopyKinds <= 4);
@@ -55,6 +57,7 @@ class MethodChooser {
     std::vector<CopyKind> copies;        ///< what may be tried; fewer than two: copies are not learnt
     std::size_t eager_bytes = 0;         ///< up to here ranks copy before they have heard of rank 0
     std::size_t two_shot_min_bytes = 0;  ///< all_reduce from here may change its plan; 0: never
+    std::size_t ring_min_bytes = 0;      ///< all_reduce from here to eager_bytes may use the ring; 0: never
   };
 
   /// Publishes in the segment's header.
@@ -71,10 +74,11 @@ class MethodChooser {
   /// One round of trials of a class: the incumbent first, then what differs from it in one respect.
   struct Class {
     Method incumbent;
-    std::array<Method, kNumCopyKinds + 1> entrants;  ///< of the round in progress
-    std::array<double, kNumCopyKinds + 1> best{};    ///< ns per byte of each
+    std::array<Method, kNumCopyKinds + 2> entrants;  ///< of the round in progress
+    std::array<double, kNumCopyKinds + 2> best{};    ///< ns per byte of each
     std::size_t size = 0;             ///< entrants; 0: no round in progress
-    std::size_t turn = 0;             ///< operations of the round so far
+    std::size_t entrant = 0;          ///< whose turn it is
+    std::size_t turn = 0;             ///< operations of this entrant so far
     CollectiveKind kind{};            ///< of the round
     std::uint32_t wait = 0;           ///< operations until the next round
     std::uint32_t interval = 0;       ///< doubles while nothing changes
@@ -90,10 +94,10 @@ class MethodChooser {
   static void watch(Class& c, double cost);
   void end_round(Class& c, int size_class);
   void publish(int size_class, Method method) const;
-  /// Operations per entrant of a round: those during which peers may still use the method before, and with
-  /// those of which the fastest counts.
-  [[nodiscard]] std::size_t settling(std::size_t bytes) const;
-  [[nodiscard]] std::size_t turns(std::size_t bytes) const;
+  /// Operations of the entrant whose turn it is: those before it shows what it takes in the long run, and
+  /// with those of which the fastest counts.
+  [[nodiscard]] std::size_t settling(const Class& c, std::size_t bytes) const;
+  [[nodiscard]] std::size_t turns(const Class& c, std::size_t bytes) const;
   [[nodiscard]] std::uint32_t first_interval(int size_class) const;
 
   shm::SegmentHeader& header_;
