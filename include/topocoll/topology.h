@@ -98,6 +98,13 @@ struct TopologyNode {
   std::string bdf;   ///< PCI address "0000:4e:00.0" (4 to 8 digits of domain) or empty
   std::string uuid;  ///< GPUs: the driver's "GPU-..." or empty
   PciLink pci_link;  ///< functions on PCI
+
+  /// Of `attributes`; an empty text if it is not there.
+  [[nodiscard]] const std::string& attribute(const std::string& key) const {
+    static const std::string none;
+    const auto found = attributes.find(key);
+    return found == attributes.end() ? none : found->second;
+  }
 };
 
 /// A link. "contains" and "pci" are the tree: parent above child, at most one of the two kinds per

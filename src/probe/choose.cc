@@ -25,11 +25,6 @@ std::vector<std::size_t> usable_cpu_nodes(const Topology& topology) {
   return nodes;
 }
 
-std::string attribute(const TopologyNode& node, const char* key) {
-  const auto found = node.attributes.find(key);
-  return found == node.attributes.end() ? "" : found->second;
-}
-
 /// 0: it is none.
 int port_number(const std::string& text) {
   int number = 0;
@@ -94,9 +89,9 @@ std::vector<MemoryRead> choose_memory(const Topology& topology, std::mt19937_64&
 std::vector<NicRead> choose_nic_reads(const Topology& topology, std::mt19937_64& random) {
   std::vector<NicRead> reads;
   for (const TopologyNode* port : topology.of_kind(NodeKind::kNicPort)) {
-    const std::string device = attribute(*port, "rdma");
-    const int number = port_number(attribute(*port, "port"));
-    if (device.empty() || number == 0 || attribute(*port, "state") != "ACTIVE") continue;
+    const std::string device = port->attribute("rdma");
+    const int number = port_number(port->attribute("port"));
+    if (device.empty() || number == 0 || port->attribute("state") != "ACTIVE") continue;
     for (const TopologyNode* memory : topology.of_kind(NodeKind::kNumaNode)) {
       if (!memory->os_index || memory->cpus.empty()) continue;
       reads.push_back({memory->id, *memory->os_index, port->id, device, number,

@@ -65,12 +65,12 @@ enum class Check { kHolds, kContradicted, kUnclear };
 void note_busy_gpus(Topology& machine) {
   constexpr int kBusyPercent = 5;
   for (const TopologyNode* gpu : machine.of_kind(NodeKind::kGpu)) {
-    const auto used = gpu->attributes.find("utilization_percent");
-    if (used == gpu->attributes.end() || std::atoi(used->second.c_str()) < kBusyPercent) continue;
+    const std::string& used = gpu->attribute("utilization_percent");
+    if (std::atoi(used.c_str()) < kBusyPercent) continue;
     machine.notes.push_back(
         fmt::format("{} is in use ({} % of the last second, NVML): it can do more than is measured "
                     "now",
-                    gpu->id, used->second));
+                    gpu->id, used));
   }
 }
 

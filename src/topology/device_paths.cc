@@ -20,7 +20,7 @@ DevicePaths::DevicePaths(const Topology& topology, const TopologyTree& tree)
   for (const TopologyEdge& edge : topology.edges) {
     const std::size_t to = tree_.index(edge.to);
     if (is_tree_edge(edge) || is_measurement(edge) || to == TopologyTree::kNone) continue;
-    if (node(to).attributes.contains("inferred_from")) continue;  // nobody declares it
+    if (is_inferred(node(to))) continue;  // nobody declares it
     links_[{edge.from, edge.to}] = &edge;
     if (is_switch(node(to).kind)) switches_[edge.from].emplace_back(&edge);
   }

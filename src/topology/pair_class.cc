@@ -44,9 +44,7 @@ const std::vector<std::size_t>& PairClasses::path(std::size_t cpu) {
 std::string PairClasses::type(std::size_t cpu) const {
   const std::size_t core = tree_.above(cpu, NodeKind::kCore);
   if (core == TopologyTree::kNone) return "";
-  const auto& attributes = topology_.nodes[core].attributes;
-  const auto found = attributes.find("CoreType");
-  return found == attributes.end() ? "" : found->second;
+  return topology_.nodes[core].attribute("CoreType");
 }
 
 }  // namespace topocoll

@@ -35,13 +35,8 @@ std::string_view name(Severity severity) {
   return index < kSeverities.size() ? kSeverities[index] : "?";
 }
 
-std::string FindingRules::fact(const TopologyNode& node, const char* key) {
-  const auto found = node.attributes.find(key);
-  return found == node.attributes.end() ? "" : found->second;
-}
-
 std::optional<double> FindingRules::number(const TopologyNode& node, const char* key) {
-  const std::string text = fact(node, key);
+  const std::string& text = node.attribute(key);
   double value = 0;
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
   if (text.empty() || parsed.ec != std::errc() || parsed.ptr != text.data() + text.size()) {

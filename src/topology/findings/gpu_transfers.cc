@@ -185,7 +185,7 @@ void FindingRules::slow_gpu_memory() {
       if (slow_memory_way(way, kMemoryShare, usual, compared)) continue;
     }
     const PciLink& link = node(way.gpu).pci_link;
-    const bool loaded = fact(node(way.gpu), "link_state") == "under load";
+    const bool loaded = node(way.gpu).attribute("link_state") == "under load";
     if (!loaded || !link.speed_gts || !link.width || beside_pcie.contains(way.gpu)) continue;
     const double most = pci_bandwidth_gbps(*link.speed_gts, *link.width);
     slow_memory_way(way, kLinkShare, most,

@@ -29,7 +29,7 @@ std::string capacity_words(const std::optional<double>& up, const std::optional<
 }  // namespace
 
 bool FindingRules::is_inferred(std::size_t i) const {
-  return node(i).kind == NodeKind::kSwitch && !fact(node(i), "inferred_from").empty();
+  return node(i).kind == NodeKind::kSwitch && topocoll::is_inferred(node(i));
 }
 
 /// From what is declared, a CPU's or a bridge's place, downwards along measured links: the GPUs

@@ -30,9 +30,9 @@ void FindingRules::gpu_memory() {
 
 void FindingRules::gpu_throttling() {
   for (const TopologyNode* gpu : topology_.of_kind(NodeKind::kGpu)) {
-    const std::string reasons = fact(*gpu, "throttled_by");
+    const std::string reasons = gpu->attribute("throttled_by");
     if (reasons.empty()) continue;
-    const std::string heat = fact(*gpu, "temperature_c");
+    const std::string heat = gpu->attribute("temperature_c");
     add({"gpu-throttled",
          is_fault(reasons) ? Severity::kWarning : Severity::kInfo,
          {gpu->id},

@@ -66,9 +66,9 @@ void FindingRules::pcie_link(std::size_t i) {
 /// An idle GPU lowers its speed; one that was measured under load has none to spare.
 void FindingRules::slow_speed(const TopologyNode& device, double now, double most,
                               const std::string& evidence) {
-  const bool loaded = fact(device, "link_state") == "under load";
+  const bool loaded = device.attribute("link_state") == "under load";
   const bool idles = device.kind == NodeKind::kGpu && !loaded;
-  const std::string idle = fact(device, "idle_link");
+  const std::string idle = device.attribute("idle_link");
   add({"pcie-speed",
        idles ? Severity::kInfo : Severity::kWarning,
        {device.id},
@@ -179,7 +179,7 @@ void FindingRules::error_counters() {
 /// Access control sends traffic between peers up to the root and back.
 void FindingRules::access_control() {
   for (std::size_t i = 0; i < topology_.nodes.size(); ++i) {
-    if (fact(node(i), "acs_redirect") != "on") continue;
+    if (node(i).attribute("acs_redirect") != "on") continue;
     bool gpu = false;
     for (std::size_t child : tree_.children(i)) gpu = gpu || node(child).kind == NodeKind::kGpu;
     const std::size_t up = tree_.parent(i);
@@ -198,16 +198,17 @@ void FindingRules::access_control() {
 
 void FindingRules::ports() {
   for (const TopologyNode& port : topology_.nodes) {
-    const std::string state = fact(port, "state");
+    const std::string state = port.attribute("state");
     // hwloc gives the kernel's number: 4 is ACTIVE.
-    if (fact(port, "rdma").empty() || state.empty() || state == "ACTIVE" || state == "4") continue;
+    if (port.attribute("rdma").empty() || state.empty() || state == "ACTIVE" || state == "4")
+      continue;
     add({"port-down",
          Severity::kWarning,
          {port.id},
          fmt::format("{} is not active", port.id),
          fmt::format("state {}", state),
          100.0,
-         fmt::format("ibstat {}; check the cable and the subnet manager", fact(port, "rdma"))});
+         fmt::format("ibstat {}; check the cable and the subnet manager", port.attribute("rdma"))});
   }
 }
 

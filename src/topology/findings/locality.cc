@@ -79,7 +79,7 @@ void FindingRules::numa_nodes() {
 /// A device that the system puts near some CPUs of a NUMA node and not near the others.
 void FindingRules::local_cpus() {
   for (const TopologyNode& device : topology_.nodes) {
-    const std::string text = fact(device, "local_cpus");
+    const std::string text = device.attribute("local_cpus");
     if (text.empty() || text.size() > kMaxMaskBytes) continue;
     const HwlocBitmap near = parse_bitmap(text);
     if (!near) continue;
@@ -153,7 +153,7 @@ void FindingRules::nearest_memories() {
   }
   for (const auto& [device, memory] : devices) {
     // A port that is a program is wherever it runs.
-    if (fact(node(device), "software").empty()) nearest_memory(device, memory);
+    if (node(device).attribute("software").empty()) nearest_memory(device, memory);
   }
 }
 
@@ -206,7 +206,7 @@ void FindingRules::doubled_devices() {
          "merge the hosts or files that list it, or remove one"});
   }
   for (const TopologyNode& port : topology_.nodes) {
-    const std::string members = fact(port, "bond_members");
+    const std::string members = port.attribute("bond_members");
     if (members.empty()) continue;
     add({"bond",
          Severity::kInfo,

@@ -90,8 +90,8 @@ std::string FindingRules::confirmation(const PairFigures& pair) const {
   return fmt::format(
       "on {}: topocoll topo probe-net --interface {} --peer {}; the path between, by "
       "hop: tracepath {}",
-      host_of(pair.a), from.label, first_word(fact(to, "addresses")),
-      first_word(fact(to, "addresses")));
+      host_of(pair.a), from.label, first_word(to.attribute("addresses")),
+      first_word(to.attribute("addresses")));
 }
 
 void FindingRules::unreached_hosts() {
@@ -102,7 +102,7 @@ void FindingRules::unreached_hosts() {
       // Some address of that host, for the command.
       std::string address = host;
       for (const TopologyNode& other : topology_.nodes) {
-        const std::string first = first_word(fact(other, "addresses"));
+        const std::string first = first_word(other.attribute("addresses"));
         if (host_of(other.id) == host && !first.empty() && address == host) address = first;
       }
       add({"network-unreachable",

@@ -91,7 +91,6 @@ class FindingRules {
   void hidden_gpus();
 
   [[nodiscard]] const TopologyNode& node(std::size_t i) const { return topology_.nodes[i]; }
-  [[nodiscard]] static std::string fact(const TopologyNode& node, const char* key);
   [[nodiscard]] static std::optional<double> number(const TopologyNode& node, const char* key);
   [[nodiscard]] bool has_rdma() const;
   void add(Finding finding) { findings_.push_back(std::move(finding)); }

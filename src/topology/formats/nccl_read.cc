@@ -467,10 +467,6 @@ class NcclReader {
 // Fabric: 46 (MI50, MI100: 92 GB/s both ways), 50 (MI200), 64 (MI300), 76.8 (MI350). Vendors' data
 // sheets.
 std::optional<double> nominal_link_gbps(std::string_view kind, const TopologyNode& gpu) {
-  const auto value = [&](const char* key) -> std::string_view {
-    const auto found = gpu.attributes.find(key);
-    return found == gpu.attributes.end() ? std::string_view() : found->second;
-  };
   static const std::map<std::string_view, double> nvlink = {
       {"60", 20},      {"70", 25}, {"72", 25},  {"75", 25}, {"80", 25},
       {"86", 14.0625}, {"90", 25}, {"100", 50}, {"103", 50}};
@@ -478,10 +474,10 @@ std::optional<double> nominal_link_gbps(std::string_view kind, const TopologyNod
                                                           {"90a", 50}, {"940", 64},  {"941", 64},
                                                           {"942", 64}, {"950", 76.8}};
   if (kind == "nvlink") {
-    const auto found = nvlink.find(value("sm"));
+    const auto found = nvlink.find(gpu.attribute("sm"));
     if (found != nvlink.end()) return found->second;
   } else if (kind == "xgmi") {
-    std::string_view processor = value("gcn");
+    std::string_view processor = gpu.attribute("gcn");
     if (processor.substr(0, 3) == "gfx") processor.remove_prefix(3);
     const auto found = xgmi.find(processor);
     if (found != xgmi.end()) return found->second;

@@ -161,13 +161,13 @@ class NcclWriter {
       const bool useful = !value.empty() && readable(key, value);
       if (useful && !known.contains(std::string(key))) attribute(key, value);
     };
-    if (host != TopologyTree::kNone) put("arch", arch_of(fact(node(host), "Architecture")));
+    if (host != TopologyTree::kNone) put("arch", arch_of(node(host).attribute("Architecture")));
     for (std::size_t i = 0; i < topology_.nodes.size() && package == TopologyTree::kNone; ++i) {
       const bool here = tree_.above(i, NodeKind::kHost) == host;
       if (node(i).kind == NodeKind::kPackage && here) package = i;
     }
     if (package == TopologyTree::kNone) return;
-    for (const auto& [ours, theirs] : kPackageKeys) put(theirs, fact(node(package), ours));
+    for (const auto& [ours, theirs] : kPackageKeys) put(theirs, node(package).attribute(ours));
   }
 
   /// Each CPU of a host, which NCCL tells by its hash, has a number of its own.
@@ -179,7 +179,7 @@ class NcclWriter {
 
   /// What tells hosts apart in the file; addresses are unique among those that have the same.
   std::string hash_of(std::size_t host) const {
-    const std::string hash = host == TopologyTree::kNone ? "" : fact(node(host), "host_hash");
+    const std::string hash = host == TopologyTree::kNone ? "" : node(host).attribute("host_hash");
     return hash.size() > kMaxNcclNameBytes ? "" : hash;
   }
 
@@ -248,18 +248,13 @@ class NcclWriter {
     PciLink link = node(i).pci_link;
     const std::size_t up = tree_.parent(i);
     if (!whole_ || !link.max_speed_gts) return link;
-    if (fact(node(i), "link_state") == "under load" && link.speed_gts) return link;
+    if (node(i).attribute("link_state") == "under load" && link.speed_gts) return link;
     link.speed_gts = link.max_speed_gts;
     if (up != TopologyTree::kNone && node(up).kind == NodeKind::kPciBridge) {
       const auto& above = node(up).pci_link.max_speed_gts;
       if (above) link.speed_gts = std::min(*link.speed_gts, *above);
     }
     return link;
-  }
-
-  static std::string fact(const TopologyNode& of, const char* key) {
-    const auto found = of.attributes.find(key);
-    return found == of.attributes.end() ? "" : found->second;
   }
 
   /// NCCL refuses a device that it does not find in /sys and that lacks one of these attributes.
@@ -322,7 +317,7 @@ class NcclWriter {
   void write_net(std::size_t i, int depth) {
     const TopologyNode& net = node(i);
     const std::string name = (net.label.empty() ? net.id : net.label).substr(0, kMaxNcclNameBytes);
-    const std::string port = fact(net, "port");
+    const std::string port = net.attribute("port");
     if (!written_.emplace(hash_of(tree_.above(i, NodeKind::kHost)), name + "/" + port).second) return;
     indent(depth);
     text_ += "<net";
@@ -351,7 +346,7 @@ class NcclWriter {
     attributes(node(i), kGpuKeys);
     // What is absent NCCL asks the driver for, of the GPUs that a job uses. The number that CUDA
     // gives a GPU is no "dev", which is the driver's.
-    const std::string sm = fact(node(i), "cuda_sm");
+    const std::string sm = node(i).attribute("cuda_sm");
     const bool useful = !sm.empty() && readable("sm", sm);
     if (useful && !node(i).attributes.contains("sm")) attribute("sm", sm);
     if (links.empty() && text_.size() == bare) {
@@ -387,7 +382,7 @@ class NcclWriter {
     text_ += "<" + edge.kind;
     attribute("target", cpu ? "0000:00:00.0" : hidden ? kHiddenSwitchBdf : target.bdf);
     if (edge.count) attribute("count", std::to_string(*edge.count));
-    const std::string known = fact(target, "class");
+    const std::string known = target.attribute("class");
     const char* implied = target.kind == NodeKind::kGpu ? implied_class(target.kind) : "0x068000";
     attribute("tclass", cpu ? "0x068001" : known.empty() ? implied : known);
     text_ += "/>\n";
