@@ -150,7 +150,7 @@ void Listener::admit(const Door& door) {
   tcp::send_at_once(socket->get());
   Guest& guest = guests_.emplace_back(std::move(*socket));
   auto thread = start_thread("topocoll-probe", [this, &guest] {
-    attend(guest);
+    static_cast<void>(has_memory_for([&] { attend(guest); }));
     ::shutdown(guest.socket.get(), SHUT_RDWR);  // it is closed when the thread is joined
     guest.done = true;
   });

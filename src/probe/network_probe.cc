@@ -233,7 +233,8 @@ Status Prober::measure_all() {
     std::vector<std::thread> threads;
     for (std::size_t i = 0; i < round.size(); ++i) {
       auto thread = start_thread("topocoll-probe", [this, &statuses, &round, i] {
-        statuses[i] = meet(round[i].first, round[i].second);
+        const auto measured = [&] { statuses[i] = meet(round[i].first, round[i].second); };
+        if (!has_memory_for(measured)) statuses[i] = Status(Cause::kResource, "out of memory");
       });
       if (thread.ok()) {
         threads.push_back(std::move(*thread));

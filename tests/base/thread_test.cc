@@ -42,5 +42,16 @@ TEST(Thread, TheCreatorKeepsItsOwnMask) {
   EXPECT_EQ(sigismember(&after, SIGINT), 0);
 }
 
+TEST(Thread, APartThatRunsOutOfMemoryEndsThereOnly) {
+  bool fed = true;
+  auto thread = start_thread("topocoll-test", [&] {
+    fed = has_memory_for([] { throw std::bad_alloc(); });
+  });
+  ASSERT_TRUE(thread.ok());
+  thread->join();
+  EXPECT_FALSE(fed);
+  EXPECT_TRUE(has_memory_for([] {}));
+}
+
 }  // namespace
 }  // namespace topocoll
