@@ -19,6 +19,18 @@ TopologyTree::TopologyTree(const Topology& topology) : topology_(topology) {
   for (std::size_t i = 0; i < count; ++i) {
     if (parent_[i] == kNone) roots_.push_back(i);
   }
+  find_only_numa();
+}
+
+void TopologyTree::find_only_numa() {
+  only_numa_.resize(parent_.size(), kNone);
+  for (std::size_t numa = 0; numa < parent_.size(); ++numa) {
+    if (topology_.nodes[numa].kind != NodeKind::kNumaNode) continue;
+    // Above a node with many are only such, so every node is passed twice at most, in cycles too.
+    for (std::size_t i = numa; i != kNone && only_numa_[i] != kMany; i = parent_[i]) {
+      only_numa_[i] = only_numa_[i] == kNone ? numa : kMany;
+    }
+  }
 }
 
 std::size_t TopologyTree::index(std::string_view id) const {
@@ -42,26 +54,13 @@ std::size_t TopologyTree::above(std::size_t node, NodeKind kind) const {
   return kNone;
 }
 
-void TopologyTree::collect_numa(std::size_t node, std::vector<std::size_t>& found) const {
-  std::vector<std::size_t> open{node};
-  while (!open.empty() && found.size() < 2) {
-    const std::size_t next = open.back();
-    open.pop_back();
-    if (topology_.nodes[next].kind == NodeKind::kNumaNode) found.push_back(next);
-    open.insert(open.end(), children_[next].begin(), children_[next].end());
-  }
-}
-
 std::size_t TopologyTree::numa_of(std::size_t node) const {
   const std::size_t direct = above(node, NodeKind::kNumaNode);
   if (direct != kNone) return direct;
   // Where a package or a host has one NUMA node only, that is the one.
   for (const std::size_t i : path_up(node)) {
-    if (!is_processor(topology_.nodes[i].kind)) continue;
-    std::vector<std::size_t> found;
-    collect_numa(i, found);
-    if (found.size() == 1) return found.front();
-    if (!found.empty()) return kNone;
+    if (!is_processor(topology_.nodes[i].kind) || only_numa_[i] == kNone) continue;
+    return only_numa_[i] == kMany ? kNone : only_numa_[i];
   }
   return kNone;
 }

@@ -36,7 +36,9 @@ class TopologyTree {
   [[nodiscard]] std::size_t numa_of(std::size_t node) const;
 
  private:
-  void collect_numa(std::size_t node, std::vector<std::size_t>& found) const;
+  /// kNone: no NUMA node stands there or below; kMany: several.
+  static constexpr std::size_t kMany = kNone - 1;
+  void find_only_numa();
 
   const Topology& topology_;
   std::unordered_map<std::string_view, std::size_t> index_;
@@ -44,6 +46,7 @@ class TopologyTree {
   std::vector<const TopologyEdge*> above_;
   std::vector<std::vector<std::size_t>> children_;
   std::vector<std::size_t> roots_;
+  std::vector<std::size_t> only_numa_;  ///< of each node, itself included
 };
 
 }  // namespace topocoll
