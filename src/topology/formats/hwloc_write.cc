@@ -9,6 +9,7 @@
 #include <iterator>
 #include <map>
 #include <set>
+#include <unordered_map>
 
 #include "topocoll/topology_formats.h"
 #include "topology/formats/formats.h"
@@ -19,6 +20,9 @@ namespace topocoll {
 namespace {
 
 constexpr int kMaxDepth = 64;
+/// Every object lists the CPUs and NUMA nodes that it holds or is near, as bits from number 0 on.
+constexpr int kMaxNumaNumber = 65535;
+constexpr double kMaxValue = 1e18;  ///< fits hwloc's 64 bits
 constexpr unsigned kFromSystem = 1;
 constexpr unsigned kFromUser = 2;
 constexpr unsigned kLatency = 4;
@@ -42,24 +46,12 @@ std::string attribute(std::string_view key, std::string_view value) {
 }
 
 unsigned hex(const TopologyNode& node, const char* key) {
-  const auto found = node.attributes.find(key);
-  return found == node.attributes.end()
-             ? 0
-             : static_cast<unsigned>(std::strtoul(found->second.c_str(), nullptr, 16));
+  return static_cast<unsigned>(std::strtoul(node.attribute(key).c_str(), nullptr, 16));
 }
 
 class HwlocWriter {
  public:
-  explicit HwlocWriter(const Topology& topology) : topology_(topology), tree_(topology) {
-    for (std::size_t i = 0; i < topology.nodes.size(); ++i) {
-      if (node(i).kind != NodeKind::kNumaNode) continue;
-      const int wanted = node(i).os_index.value_or(0);
-      int number = wanted;
-      while (!numbers_.insert(number).second) ++number;
-      numa_number_[i] = number;
-    }
-    if (numbers_.empty()) numbers_.insert(0);
-  }
+  explicit HwlocWriter(const Topology& topology) : topology_(topology), tree_(topology) {}
 
   Result<std::string> write() {
     std::vector<std::size_t> hosts;
@@ -72,17 +64,55 @@ class HwlocWriter {
           fmt::format("hwloc's XML holds one machine with CPUs; this topology has {}",
                       hosts.size() == 1 ? "no CPU" : fmt::format("{} hosts", hosts.size())));
     }
+    if (Status s = number_memory(); !s.ok()) return s;
     text_ =
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<!DOCTYPE topology SYSTEM \"hwloc2.dtd\">\n"
         "<topology version=\"2.0\">\n";
     write_machine(hosts.front());
     write_slit();
     write_links();
+    if (too_large_ || text_.size() > kMaxXmlBytes) {
+      return Status(
+          Cause::kUnsupported,
+          fmt::format("hwloc's XML of this machine would be larger than {} MiB: every part "
+                      "lists its CPUs and NUMA nodes as bits from number 0 on, and every "
+                      "measured part has a figure for every other",
+                      kMaxXmlBytes >> 20));
+    }
     return text_ + "</topology>\n";
   }
 
  private:
   const TopologyNode& node(std::size_t i) const { return topology_.nodes[i]; }
+
+  Status number_memory() {
+    for (std::size_t i = 0; i < topology_.nodes.size(); ++i) {
+      if (node(i).kind != NodeKind::kNumaNode) continue;
+      const int wanted = node(i).os_index.value_or(0);
+      if (wanted > kMaxNumaNumber) {
+        return {Cause::kUnsupported,
+                fmt::format("{} has number {}, and hwloc's XML has no room for one above {}",
+                            node(i).id, wanted, kMaxNumaNumber)};
+      }
+      numa_number_[i] = free_number(wanted);
+    }
+    return {};
+  }
+
+  /// The first that no NUMA node has yet, from `wanted` on.
+  int free_number(int wanted) {
+    std::vector<int> taken;
+    int number = wanted;
+    for (auto next = next_number_.find(number); next != next_number_.end();
+         next = next_number_.find(number)) {
+      taken.push_back(number);
+      number = next->second;
+    }
+    // The next search passes all of them in one step.
+    for (const int passed : taken) next_number_[passed] = number + 1;
+    next_number_[number] = number + 1;
+    return number;
+  }
 
   int next_gp() { return ++last_gp_; }
 
@@ -110,6 +140,8 @@ class HwlocWriter {
   }
 
   std::string sets(const std::set<int>& cpu_set, const std::set<int>& node_set) {
+    too_large_ |= text_.size() > kMaxXmlBytes;
+    if (too_large_) return "";  // write() will say so
     const std::string c = bitmap(cpu_set);
     const std::string n = bitmap(node_set);
     return fmt::format(
@@ -131,8 +163,7 @@ class HwlocWriter {
     info("HostName", topology_.host);
     for (const char* key :
          {"Architecture", "OSName", "OSRelease", "DMISysVendor", "DMIProductName"}) {
-      const auto found = node(host).attributes.find(key);
-      if (found != node(host).attributes.end()) info(key, found->second);
+      info(key, node(host).attribute(key));
     }
     if (numa_number_.empty()) {
       text_ += "<object type=\"NUMANode\" os_index=\"0\"" + sets(all, {0}) + "/>\n";
@@ -202,8 +233,7 @@ class HwlocWriter {
       info("CPUModel", part.label);
     }
     for (const char* key : {"CPUVendor", "CPUFamilyNumber", "CPUModelNumber", "CPUStepping"}) {
-      const auto found = part.attributes.find(key);
-      if (found != part.attributes.end()) info(key, found->second);
+      info(key, part.attribute(key));
     }
     write_inside(i, own, depth);
     text_ += "</object>\n";
@@ -292,9 +322,8 @@ class HwlocWriter {
 
   void write_gpu_names(const TopologyNode& gpu) {
     if (gpu.uuid.empty() && gpu.label.empty()) return;
-    const auto names = gpu.attributes.find("os_devices");
-    const std::string name =
-        names == gpu.attributes.end() ? "gpu" : names->second.substr(0, names->second.find(' '));
+    const std::string& names = gpu.attribute("os_devices");
+    const std::string name = names.empty() ? "gpu" : names.substr(0, names.find(' '));
     text_ += fmt::format("<object type=\"OSDev\" gp_index=\"{}\" osdev_type=\"1\"", next_gp()) +
              attribute("name", name) + ">\n";
     info("GPUModel", gpu.label);
@@ -303,16 +332,13 @@ class HwlocWriter {
   }
 
   void write_port(const TopologyNode& port) {
-    const auto fact = [&](const char* key) {
-      const auto found = port.attributes.find(key);
-      return found == port.attributes.end() ? std::string() : found->second;
-    };
-    const std::string guid = fact("guid");
-    const bool rdma = !fact("rdma").empty() || (!guid.empty() && guid != "0x0");
+    const std::string& guid = port.attribute("guid");
+    const std::string& number = port.attribute("port");
+    const bool rdma = !port.attribute("rdma").empty() || (!guid.empty() && guid != "0x0");
     text_ += fmt::format("<object type=\"OSDev\" gp_index=\"{}\" osdev_type=\"{}\"", next_gp(),
                          rdma ? 3 : 2) +
              attribute("name", port.label.empty() ? port.id : port.label) + ">\n";
-    if (!fact("port").empty()) info(fmt::format("Port{}State", fact("port")), fact("state"));
+    if (!number.empty()) info(fmt::format("Port{}State", number), port.attribute("state"));
     text_ += "</object>\n";
   }
 
@@ -324,9 +350,9 @@ class HwlocWriter {
     for (const std::size_t a : numas) {
       indexes += fmt::format("{} ", numa_number_.at(a));
       for (const std::size_t b : numas) {
-        const auto found = node(a).attributes.find("distance to " + node(b).id);
-        if (found == node(a).attributes.end()) return;  // a matrix is whole or not at all
-        values += found->second + " ";
+        const std::string& distance = node(a).attribute("distance to " + node(b).id);
+        if (distance.empty()) return;  // a matrix is whole or not at all
+        values += distance + " ";
       }
     }
     if (numas.size() < 2) return;
@@ -363,24 +389,27 @@ class HwlocWriter {
   /// Values between all ends of the edges that have one, rounded; 0 where there is none.
   template <class Value>
   void write_matrix(const char* name, unsigned kind, Value value_of) {
-    std::map<std::pair<std::size_t, std::size_t>, long> values;
+    std::map<std::pair<std::size_t, std::size_t>, double> values;
     std::set<std::size_t> ends;
     for (const TopologyEdge& edge : topology_.edges) {
       const std::size_t from = tree_.index(edge.from);
       const std::size_t to = tree_.index(edge.to);
       const auto value = value_of(edge);
       if (is_tree_edge(edge) || !value || !gp_.contains(from) || !gp_.contains(to)) continue;
-      values[{from, to}] += std::lround(*value);
+      values[{from, to}] += *value;
       ends.insert({from, to});
     }
     if (ends.empty()) return;
+    too_large_ |= 2 * ends.size() * ends.size() > kMaxXmlBytes;
+    if (too_large_) return;
     std::string indexes;
     std::string matrix;
     for (const std::size_t a : ends) {
       indexes += fmt::format("{}:{} ", gp_.at(a).first, gp_.at(a).second);
       for (const std::size_t b : ends) {
         const auto found = values.find({a, b});
-        matrix += fmt::format("{} ", found == values.end() ? 0 : found->second);
+        matrix +=
+            fmt::format("{:.0f} ", found == values.end() ? 0 : std::min(found->second, kMaxValue));
       }
     }
     text_ += fmt::format(
@@ -393,7 +422,8 @@ class HwlocWriter {
   TopologyTree tree_;
   std::string text_;
   int last_gp_ = 0;
-  std::set<int> numbers_;
+  bool too_large_ = false;
+  std::unordered_map<int, int> next_number_;
   std::map<std::size_t, int> numa_number_;
   std::map<std::size_t, std::pair<std::string, int>> gp_;  ///< hwloc's type and number of a node
 };

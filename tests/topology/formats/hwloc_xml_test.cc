@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "support/measured_gpus.h"
 #include "topology/formats/machines.h"
@@ -178,6 +179,64 @@ TEST(HwlocExport, ThisMachine) {
   const auto text = to_hwloc_xml(t);
   ASSERT_TRUE(text.ok()) << text.status().to_string();
   EXPECT_EQ(imported(*text).of_kind(NodeKind::kCpu).size(), t.nodes.front().cpus.size());
+}
+
+TopologyNode numa_node(const std::string& id, int number) {
+  TopologyNode node;
+  node.id = id;
+  node.kind = NodeKind::kNumaNode;
+  node.os_index = number;
+  return node;
+}
+
+/// Sets are bits from number 0 on, and matrices hold every pair.
+TEST(HwlocExport, NumbersThatWouldFillTheDiskAreRefused) {
+  Topology far;
+  far.nodes.resize(2);
+  far.nodes[0].id = "host";
+  far.nodes[0].cpus = {0};
+  far.nodes[1] = numa_node("numa:7", 2147483647);
+  far.edges.push_back({"host", "numa:7", "contains", {}, {}});
+  EXPECT_THAT(to_hwloc_xml(far).status().text(), HasSubstr("numa:7 has number 2147483647"));
+  far.nodes[1].os_index = 65535;
+  EXPECT_TRUE(to_hwloc_xml(far).ok());
+
+  Topology wide;
+  wide.nodes.resize(1);
+  wide.nodes[0].id = "host";
+  for (int cpu = 60'000; cpu < 61'000; ++cpu) wide.nodes[0].cpus.push_back(cpu);
+  EXPECT_THAT(to_hwloc_xml(wide).status().text(), HasSubstr("larger than 8 MiB"));
+
+  Topology measured;
+  measured.nodes.resize(1);
+  measured.nodes[0].id = "host";
+  for (int cpu = 0; cpu < 6'000; ++cpu) {
+    const std::string id = "numa:" + std::to_string(cpu);
+    measured.nodes[0].cpus.push_back(cpu);
+    measured.nodes.push_back(numa_node(id, 0));
+    measured.edges.push_back({"host", id, "contains", {}, {}});
+    measured.edges.push_back({id, "numa:0", "interconnect", {{}, 1.0}, {}});
+  }
+  EXPECT_THAT(to_hwloc_xml(measured).status().text(), HasSubstr("larger than 8 MiB"));
+}
+
+TEST(HwlocExport, NumaNodesOfOneNumberGetTheNextFreeOnes) {
+  Topology t;
+  t.nodes.resize(1);
+  t.nodes[0].id = "host";
+  t.nodes[0].cpus = {0};
+  const std::vector<int> numbers{0, 0, 1, 0, 3, 1};
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const std::string id = "numa:" + std::to_string(i);
+    t.nodes.push_back(numa_node(id, numbers[i]));
+    t.edges.push_back({"host", id, "contains", {}, {}});
+  }
+  const auto xml = to_hwloc_xml(t);
+  ASSERT_TRUE(xml.ok()) << xml.status().to_string();
+  for (int number = 0; number < 6; ++number) {
+    const std::string object = "type=\"NUMANode\" os_index=\"" + std::to_string(number) + "\"";
+    EXPECT_EQ(occurrences(*xml, object), 1u) << number;
+  }
 }
 
 TEST(HwlocExport, MachinesWithoutCpusAreRefused) {
