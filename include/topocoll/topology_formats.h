@@ -48,10 +48,12 @@ TOPOCOLL_API Result<std::string> to_hwloc_xml(const Topology& topology);
 /// GPUs and NICs against each other, in the manner of "nvidia-smi topo -m": NV4 (4 NVLinks), XGMI,
 /// C2C, PIX (one PCIe switch), PXB (several bridges), PHB (one host bridge), NODE (one NUMA node),
 /// SYS (between NUMA nodes), NET (between hosts), LNK (a link of unknown medium), - (nothing is
-/// known). A legend says which device a column is, and what the words mean.
-TOPOCOLL_API std::string render_matrix(const Topology& topology);
+/// known). A legend says which device a column is, and what the words mean. kUnsupported if there
+/// are more than kMaxMatrixEnds GPUs, NICs and measured memories and ports.
+TOPOCOLL_API Result<std::string> render_matrix(const Topology& topology);
+inline constexpr std::size_t kMaxMatrixEnds = 1024;
 /// The same as JSON: {"devices": [...], "paths": [[...]]}.
-TOPOCOLL_API std::string matrix_to_json(const Topology& topology);
+TOPOCOLL_API Result<std::string> matrix_to_json(const Topology& topology);
 /// Arrows of one colour over a picture, such as a ring of a plan.
 struct PictureLine {
   std::string name;                                         ///< in the legend

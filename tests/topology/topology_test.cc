@@ -152,7 +152,7 @@ TEST(TopologyText, ControlCharactersAreNotPassedOn) {
   t.nodes.back().label = t.host = evil;
   t.notes.push_back(evil);
   testing::transfer_between(t, testing::gpu_id(0), testing::gpu_id(1)).fault = evil;
-  for (const std::string& text : {render_text(t), render_matrix(t), render_text(check_topology(t)),
+  for (const std::string& text : {render_text(t), *render_matrix(t), render_text(check_topology(t)),
                                   render_text(diff_topologies(t, testing::measured_gpus()))}) {
     EXPECT_THAT(text, HasSubstr("?]0;title??[2J???"));
     EXPECT_EQ(text.find_first_of("\x1b\a\r\t\x7f"), text.npos) << text;

@@ -52,6 +52,15 @@ class Matrix {
     }
   }
 
+  [[nodiscard]] Status drawable() const {
+    const std::size_t ends = columns_.size() + memories().size() + ports().size();
+    if (ends <= kMaxMatrixEnds) return {};
+    return {Cause::kUnsupported,
+            fmt::format("a table of {} GPUs, NICs, memories and ports cannot be read, and more than "
+                        "{} are not drawn: look at one host, or at all with topocoll topo show",
+                        ends, kMaxMatrixEnds)};
+  }
+
   /// GPUs, then NICs.
   [[nodiscard]] const std::vector<TableEnd>& columns() const { return columns_; }
   [[nodiscard]] const std::vector<TableEnd>& memories() const { return measured_.memories; }
@@ -126,10 +135,11 @@ std::string faults_json(const Topology& topology) {
 
 }  // namespace
 
-std::string render_matrix(const Topology& topology) {
+Result<std::string> render_matrix(const Topology& topology) {
   const Matrix matrix(topology);
+  if (Status s = matrix.drawable(); !s.ok()) return s;
   const auto& columns = matrix.columns();
-  if (columns.empty() && matrix.ports().empty()) return "no GPU and no NIC\n";
+  if (columns.empty() && matrix.ports().empty()) return std::string("no GPU and no NIC\n");
   std::size_t width = 6;
   for (const TableEnd& c : columns) width = std::max(width, c.title.size() + 2);
   for (const TableEnd& p : matrix.ports()) width = std::max(width, p.title.size() + 2);
@@ -160,8 +170,9 @@ std::string render_matrix(const Topology& topology) {
   return plain_text(text + legend(matrix, tables, width) + render_tables(tables));
 }
 
-std::string matrix_to_json(const Topology& topology) {
+Result<std::string> matrix_to_json(const Topology& topology) {
   const Matrix matrix(topology);
+  if (Status s = matrix.drawable(); !s.ok()) return s;
   std::string devices;
   std::string paths;
   for (const TableEnd& row : matrix.columns()) {

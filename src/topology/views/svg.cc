@@ -199,7 +199,9 @@ std::string matrix_section(const Topology& topology) {
   const std::size_t devices =
       topology.of_kind(NodeKind::kGpu).size() + topology.of_kind(NodeKind::kNic).size();
   if (devices == 0 || devices > kMaxMatrix) return "";
-  const std::string text = render_matrix(topology);
+  const auto matrix = render_matrix(topology);
+  if (!matrix.ok()) return "";
+  const std::string& text = *matrix;
   std::string lines;
   for (std::size_t start = 0; start < text.size();) {  // escaped, ends of lines would be numbers
     const std::size_t end = std::min(text.find('\n', start), text.size());

@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 std::string path(const Topology& t, std::size_t a, std::size_t b) {
-  return nlohmann::json::parse(matrix_to_json(t))["paths"][a][b];
+  return nlohmann::json::parse(*matrix_to_json(t))["paths"][a][b];
 }
 
 TEST(Matrix, TheWordsOfNvidiaSmi) {
@@ -45,7 +45,7 @@ TEST(Matrix, TheWordsOfNvidiaSmi) {
   EXPECT_EQ(path(t, 2, 4), "SYS");
   EXPECT_EQ(path(t, 0, 4), "NV4");
   EXPECT_EQ(path(t, 4, 0), "NV4");
-  const std::string text = render_matrix(t);
+  const std::string text = *render_matrix(t);
   EXPECT_THAT(
       text,
       HasSubstr("      GPU0  GPU1  GPU2  GPU3  GPU4  NIC0  NIC1  CPU affinity  NUMA affinity\n"
@@ -67,12 +67,26 @@ TEST(Matrix, SwitchesFabricsAndHosts) {
            "\" numaid=\"0\"><pci busid=\"0000:01:00.0\" class=\"0x030200\"/></cpu>";
   };
   EXPECT_EQ(path(imported("<system>" + host("0xa") + host("0xb") + "</system>"), 0, 1), "NET");
-  EXPECT_EQ(render_matrix(Topology()), "no GPU and no NIC\n");
+  EXPECT_EQ(*render_matrix(Topology()), "no GPU and no NIC\n");
+}
+
+TEST(Matrix, OfMoreDevicesThanAnybodyReadsIsRefused) {
+  Topology t;
+  for (std::size_t i = 0; i < kMaxMatrixEnds; ++i) {
+    TopologyNode& gpu = t.nodes.emplace_back();
+    gpu.id = "gpu:" + std::to_string(i);
+    gpu.kind = NodeKind::kGpu;
+  }
+  EXPECT_TRUE(render_matrix(t).ok());
+  t.nodes.emplace_back().id = "nic:0";
+  t.nodes.back().kind = NodeKind::kNic;
+  EXPECT_THAT(render_matrix(t).status().text(), HasSubstr("1025 GPUs, NICs"));
+  EXPECT_EQ(matrix_to_json(t).status().cause(), Cause::kUnsupported);
 }
 
 /// The table of words, without what was measured.
 std::string words_of(const Topology& t) {
-  const std::string text = render_matrix(t);
+  const std::string text = *render_matrix(t);
   return text.substr(0, text.find("\nstores between GPUs"));
 }
 
@@ -104,7 +118,7 @@ TEST(Matrix, WhatWasMeasuredHasTablesOfItsOwn) {
   });
   testing::transfer_between(t, testing::gpu_id(1), testing::gpu_id(2)).fault = "wrong";
   testing::transfer_between(t, testing::gpu_id(2), testing::gpu_id(1)).figures.clear();
-  const std::string text = render_matrix(t);
+  const std::string text = *render_matrix(t);
   EXPECT_THAT(text, HasSubstr("\nMEM0  numa:0\nMEM1  numa:1\n"));
   EXPECT_THAT(text, HasSubstr(R"(
 stores between GPUs, GB/s, from row to column
@@ -138,23 +152,23 @@ GPU0   53.0   53.0
   const std::string wrong = "\nWRONG  data arrived changed: topocoll topo check says more\n";
   ASSERT_THAT(text, HasSubstr(wrong));
   EXPECT_LT(text.find(wrong), text.find("stores between GPUs")) << "with the other words";
-  EXPECT_THAT(render_matrix(testing::measured_gpus()), Not(HasSubstr("WRONG")));
+  EXPECT_THAT(*render_matrix(testing::measured_gpus()), Not(HasSubstr("WRONG")));
 }
 
 TEST(Matrix, PortsThatReadMemory) {
   Topology t = synthetic_topology("numa:2 core:1 pu:1").value();
   t.nodes.push_back({"port:rxe0/1", NodeKind::kNicPort, "rxe0"});
   t.edges.push_back({"host", "port:rxe0/1", "contains", {}, {}});
-  EXPECT_EQ(render_matrix(t), "no GPU and no NIC\n");
+  EXPECT_EQ(*render_matrix(t), "no GPU and no NIC\n");
   t.edges.push_back({"numa:1", "port:rxe0/1", "transfer", {}, {{}, 1520.0}});
-  const std::string text = render_matrix(t);
+  const std::string text = *render_matrix(t);
   EXPECT_THAT(text, HasSubstr("\nMEM0   numa:1\nPORT0  port:rxe0/1\n"));
   EXPECT_THAT(text, HasSubstr(R"(
 latency from memory to RDMA ports, us, from row to column
        PORT0
 MEM0   1.52
 )"));
-  const auto json = nlohmann::json::parse(matrix_to_json(t));
+  const auto json = nlohmann::json::parse(*matrix_to_json(t));
   EXPECT_EQ(json["ports"][0]["id"], "port:rxe0/1");
   EXPECT_EQ(json["measured"][0]["values"][0][0], 1520.0);
 }
@@ -163,7 +177,7 @@ TEST(Matrix, TablesInJson) {
   Topology t = testing::measured_gpus();
   testing::transfer_between(t, testing::gpu_id(1), testing::gpu_id(2)).fault = "wrong";
   testing::transfer_between(t, testing::gpu_id(1), testing::gpu_id(2)).bandwidth_gbps = {};
-  const auto json = nlohmann::json::parse(matrix_to_json(t));
+  const auto json = nlohmann::json::parse(*matrix_to_json(t));
   EXPECT_EQ(json["memories"][1]["id"], "numa:1");
   EXPECT_EQ(json["faults"][0]["from"], testing::gpu_id(1));
   EXPECT_EQ(json["faults"][0]["fault"], "wrong");
@@ -174,7 +188,7 @@ TEST(Matrix, TablesInJson) {
   EXPECT_EQ(stores["values"][0][1], 50.0);
   EXPECT_TRUE(stores["values"][0][0].is_null());
   EXPECT_TRUE(stores["values"][1][2].is_null());
-  const auto& bare = nlohmann::json::parse(matrix_to_json(Topology()));
+  const auto& bare = nlohmann::json::parse(*matrix_to_json(Topology()));
   EXPECT_TRUE(bare["measured"].empty() && bare["faults"].empty());
 }
 
