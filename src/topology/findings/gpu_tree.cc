@@ -118,12 +118,14 @@ void FindingRules::wrong_tree() {
 }
 
 /// Virtual machines often show no switches; what shares a link cannot be told then, but measured.
+/// GPUs with links of their own to a CPU have no switch to show.
 void FindingRules::flat_tree() {
+  const std::set<std::size_t> linked = gpus_linked_to_cpus();
   std::vector<std::size_t> gpus;
   bool bridges = false;
   bool measured = true;
   for (std::size_t i = 0; i < topology_.nodes.size(); ++i) {
-    if (node(i).kind != NodeKind::kGpu || node(i).bdf.empty()) continue;
+    if (node(i).kind != NodeKind::kGpu || node(i).bdf.empty() || linked.contains(i)) continue;
     gpus.push_back(i);
     const std::size_t up = tree_.parent(i);
     bridges = bridges || (up != TopologyTree::kNone && node(up).kind == NodeKind::kPciBridge);

@@ -69,6 +69,15 @@ TEST(FlatTree, MeasuringFillsTheGap) {
   EXPECT_EQ(shared[0].nodes.size(), 8u);
 }
 
+TEST(FlatTree, GpusWithLinksOfTheirOwnToACpuHideNothing) {
+  Topology t = flat();
+  for (const TopologyNode* gpu : t.of_kind(NodeKind::kGpu)) {
+    t.edges.push_back({gpu->id, "numa:0", "c2c", {}, {}});
+    t.edges.push_back({"numa:0", gpu->id, "c2c", {}, {}});
+  }
+  EXPECT_TRUE(findings_of(t, "flat-tree").empty());
+}
+
 TEST(TreeDiffers, WhatAHiddenTreeSharesIsWorthKnowing) {
   Topology t = flat();
   infer_switch(t, {gpu_id(0), gpu_id(1)}, "host", 50, 53);
