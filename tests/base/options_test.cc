@@ -115,6 +115,9 @@ TEST(Options, EndpointsNeedHostAndPort) {
 TEST(Options, SuffixesOfBytesArePowersOf1024) {
   EXPECT_EQ(parse({"TOPOCOLL_EAGER_BYTES=17"})->eager_bytes, 17u);
   EXPECT_EQ(parse({"TOPOCOLL_EAGER_BYTES=1M"})->eager_bytes, 1u << 20);
+  EXPECT_EQ(parse({"TOPOCOLL_EAGER_BYTES=32k"})->eager_bytes, 32u << 10);
+  EXPECT_EQ(parse({"TOPOCOLL_EAGER_BYTES=32K"})->eager_bytes, 32u << 10);
+  EXPECT_EQ(parse({"TOPOCOLL_EAGER_BYTES=1g"})->eager_bytes, 1u << 30);
   EXPECT_EQ(parse({"TOPOCOLL_EAGER_BYTES=1G"})->eager_bytes, 1u << 30);
 }
 
