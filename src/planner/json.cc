@@ -130,7 +130,8 @@ void append_route(const Route& route, std::string& text) {
                  "{{\"from\": {}, \"to\": {}, \"channel\": {}, \"path\": [", route.from, route.to,
                  route.channel);
   for (std::size_t i = 0; i < route.path.size(); ++i) {
-    text += (i == 0 ? "" : ", ") + json_quote(route.path[i]);
+    if (i > 0) text += ", ";
+    text += json_quote(route.path[i]);
   }
   fmt::format_to(std::back_inserter(text), "], \"gbps\": {}}}", route.gbps);
 }

@@ -90,7 +90,8 @@ void describe(hwloc_obj_t pci, TopologyNode& node) {
       continue;
     }
     std::string& names = node.attributes["os_devices"];
-    names += (names.empty() ? "" : " ") + std::string(c->name);
+    if (!names.empty()) names += ' ';
+    names += c->name;
     if (node.kind != NodeKind::kGpu) continue;
     if (const std::string uuid = info(c, "NVIDIAUUID"); !uuid.empty()) node.uuid = uuid;
     if (const std::string uuid = info(c, "AMDUUID"); !uuid.empty()) node.uuid = uuid;
