@@ -69,6 +69,9 @@ Text examine(DoctorRequest& request) {
     report.not_looked_at["speed"] = "all_reduce is to work first";
   } else {
     report.speed = judge_speed(report.ranks, *machine);
+    if (std::string why = why_speed_is_not_judged(report.ranks, *machine); !why.empty()) {
+      report.not_looked_at["speed"] = std::move(why);
+    }
   }
   return finish(report, request);
 }

@@ -83,12 +83,19 @@ void add_topology_findings(const Topology& topology, DoctorReport& report) {
   }
 }
 
-std::vector<Finding> judge_speed(const RanksReport& ranks, const Topology& probed) {
-  std::vector<Finding> found;
+std::string why_speed_is_not_judged(const RanksReport& ranks, const Topology& probed) {
   const auto host = probed.of_kind(NodeKind::kHost);
   const std::size_t cpus = host.empty() ? 0 : host.front()->cpus.size();
-  if (ranks.ranks < 2 || static_cast<std::size_t>(ranks.ranks) > cpus || ranks.timings.empty())
-    return found;
+  if (ranks.ranks < 2) return "one rank exchanges nothing";
+  if (static_cast<std::size_t>(ranks.ranks) > cpus) {
+    return fmt::format("{} ranks share {} CPU{}", ranks.ranks, cpus, cpus == 1 ? "" : "s");
+  }
+  return ranks.timings.empty() ? "nothing was timed" : "";
+}
+
+std::vector<Finding> judge_speed(const RanksReport& ranks, const Topology& probed) {
+  std::vector<Finding> found;
+  if (!why_speed_is_not_judged(ranks, probed).empty()) return found;
   const auto flag_ns =
       extreme(probed, "coherence", true, [](const auto& e) { return e.latency_ns.measured; });
   const SizeTiming& small = ranks.timings.front();
@@ -141,7 +148,8 @@ std::string render_text(const DoctorReport& report) {
     std::string verdict = findings->empty() ? " nothing is wrong" : "";
     if (const auto skipped = report.not_looked_at.find(name);
         skipped != report.not_looked_at.end()) {
-      verdict = " not looked at: " + skipped->second;
+      const bool timed = findings == &report.speed && !report.ranks.failure && ranks > 0;
+      verdict = (timed ? " not judged: " : " not looked at: ") + skipped->second;
     }
     text += fmt::format("{}. {}:{}\n", i + 1, titles[i], verdict);
     text += topocoll::render_text(*findings);

@@ -32,6 +32,8 @@ struct DoctorReport {
 /// Sorts what check_topology() finds into limits of the process and faults of the machine.
 void add_topology_findings(const Topology& topology, DoctorReport& report);
 
+/// Empty, or why times say nothing of the machine: speed is judged only where each rank has a CPU.
+std::string why_speed_is_not_judged(const RanksReport& ranks, const Topology& probed);
 /// What the timings say beside what the probe measured on the same CPUs. Nothing where ranks share
 /// CPUs: there the time is that of switching between them.
 std::vector<Finding> judge_speed(const RanksReport& ranks, const Topology& probed);
