@@ -193,10 +193,10 @@ Finding failure_of(const std::string& program, const Shared& shared, int ranks,
         "memory or CPU may be faulty (dmesg | grep -i -e mce -e edac); please report it otherwise";
     return finding;
   }
-  if (launched.exit_status > 128 && launched.failed_rank >= 0) {
+  if (launched.rank_signal != 0) {
     finding.nodes = {rank_id(launched.failed_rank)};
     finding.text = fmt::format("the process of rank {} was ended by signal {}",
-                               launched.failed_rank, launched.exit_status - 128);
+                               launched.failed_rank, launched.rank_signal);
     finding.evidence = fmt::format("its exit status; {} ranks had been started", ranks);
     return finding;
   }

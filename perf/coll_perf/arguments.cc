@@ -21,7 +21,7 @@ constexpr const char* kExamples =
     "meet\n"
     "at TOPOCOLL_STORE=host:port if set, else at MASTER_ADDR and MASTER_PORT + 1.\n"
     "Exit status: 0; 1 if a value was wrong, an operation failed or a rank died; 2 for a bad "
-    "command line.";
+    "command line;\n128 + signal if one ended the launcher.";
 
 /// What the flags bind to before it is checked.
 struct Raw {

@@ -50,7 +50,7 @@ class Launcher {
   void judge(int rank, int status);
   void say(const std::string& text) const { say_error(fmt::format("{}: {}\n", program_, text)); }
   void fail(int exit_status, int rank = -1) {
-    if (result_.exit_status == 0) result_ = {exit_status, rank};
+    if (result_.exit_status == 0) result_ = {exit_status, rank, 0};
     if (deadline_ == Clock::time_point::max()) deadline_ = Clock::now() + kGrace;
   }
   void signal_ranks(int signal) {
@@ -81,7 +81,7 @@ Launched Launcher::run() {
   ::sigprocmask(SIG_BLOCK, &signals_, &before_);
   if (::pipe2(pipe_, O_CLOEXEC) != 0) {
     say(fmt::format("cannot make a pipe: {}", std::strerror(errno)));
-    return {1, -1};
+    return {1, -1, 0};
   }
   const bool started = start_ranks() && invite();
   // The write end stays open: a rank that is started late must not read an early end of file.
@@ -201,9 +201,9 @@ void Launcher::judge(int rank, int status) {
     if (!signalled_) {
       // This is why the others failed, even if some of them have been reaped before.
       say(fmt::format("rank {} was killed by signal {} ({})", rank, signal, ::strsignal(signal)));
-      result_ = {128 + signal, rank};
+      result_ = {1, rank, signal};
     }
-    fail(128 + signal, rank);
+    fail(1, rank);
     return;
   }
   const int exit_status = WEXITSTATUS(status);

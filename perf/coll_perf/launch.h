@@ -22,10 +22,11 @@ inline constexpr int kBrokenPipe = 141;
 using RankMain = std::function<int(int rank, int ranks, std::shared_ptr<Store> store)>;
 
 struct Launched {
-  /// 0, or the exit status of the first rank that failed (128 + signal if one ended it, or if a
-  /// signal ended the launcher).
+  /// 0, or the exit status of the first rank that failed (1 if a signal ended it), or 128 + the
+  /// signal that ended the launcher.
   int exit_status = 0;
   int failed_rank = -1;  ///< that rank; -1: none, or the launcher itself
+  int rank_signal = 0;   ///< that ended it, if one did
 };
 
 /// Runs `ranks` ranks to their end. `program` leads messages on stderr.
