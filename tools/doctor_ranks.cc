@@ -1,7 +1,6 @@
 #include "doctor_ranks.h"
 
 #include <fmt/format.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -150,32 +149,6 @@ class Rank {
 
 std::string rank_id(int rank) { return fmt::format("rank {}", rank); }
 
-/// What keeps this process from the descriptors for `ranks` ranks: a pipe, the store's listener and
-/// event, and a connection for each. The launcher would say so on stderr alone.
-std::optional<Finding> lack_of_descriptors(int ranks) {
-  const int needed = 4 + ranks;
-  std::vector<int> opened;
-  int error = 0;
-  while (static_cast<int>(opened.size()) < needed && error == 0) {
-    const int fd = ::eventfd(0, EFD_CLOEXEC);
-    if (fd >= 0) {
-      opened.push_back(fd);
-    } else {
-      error = errno;
-    }
-  }
-  for (const int fd : opened) ::close(fd);
-  if (error == 0) return std::nullopt;
-  return Finding{"all-reduce-failed",
-                 Severity::kError,
-                 {"host"},
-                 fmt::format("the ranks could not be started: {}", std::strerror(error)),
-                 fmt::format("{} ranks need {} more file descriptors, and there are {}", ranks,
-                             needed, opened.size()),
-                 {},
-                 "ulimit -n 1024"};
-}
-
 /// Why the run failed, by what the ranks and the launcher say of it.
 Finding failure_of(const std::string& program, const Shared& shared, int ranks,
                    const perf::Launched& launched) {
@@ -218,8 +191,16 @@ Finding failure_of(const std::string& program, const Shared& shared, int ranks,
 Result<RanksReport> run_ranks(const std::string& program, int ranks) {
   RanksReport report;
   report.ranks = ranks;
-  report.failure = lack_of_descriptors(ranks);
-  if (report.failure) return report;
+  if (const auto lack = perf::lack_of_files(ranks)) {  // the launcher would say so on stderr alone
+    report.failure = Finding{"all-reduce-failed",
+                             Severity::kError,
+                             {"host"},
+                             "the ranks could not be started: too few files may be open",
+                             *lack,
+                             {},
+                             "ulimit -n 1024"};
+    return report;
+  }
   const std::size_t bytes = sizeof(Shared) + sizeof(RankWord) * static_cast<std::size_t>(ranks);
   void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return Status(Cause::kResource, "no memory for the ranks' reports");

@@ -3,8 +3,10 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -215,7 +217,38 @@ void Launcher::judge(int rank, int status) {
 
 }  // namespace
 
+std::optional<std::string> lack_of_files(int ranks) {
+  // A pipe, the store's listener and event, and a connection for each. No rank needs as many. They
+  // are tried, for the caller may have left others open.
+  const int needed = 4 + ranks;
+  std::vector<int> opened;
+  int error = 0;
+  while (static_cast<int>(opened.size()) < needed && error == 0) {
+    const int fd = ::eventfd(0, EFD_CLOEXEC);
+    if (fd >= 0) {
+      opened.push_back(fd);
+    } else {
+      error = errno;
+    }
+  }
+  for (const int fd : opened) ::close(fd);
+  if (error == 0) return std::nullopt;
+  const auto missing = static_cast<rlim_t>(needed) - opened.size();
+  rlimit limit{};
+  if (error != EMFILE || ::getrlimit(RLIMIT_NOFILE, &limit) != 0) {
+    return fmt::format("{} ranks need {} more open files: {}", ranks, missing,
+                       std::strerror(error));
+  }
+  const rlim_t enough = limit.rlim_cur + missing;
+  return fmt::format("{} ranks need {} open files, ulimit -n is {}: raise it (ulimit -n {})", ranks,
+                     enough, limit.rlim_cur, enough);
+}
+
 Launched launch(const std::string& program, int ranks, const RankMain& rank_main) {
+  if (const auto lack = lack_of_files(ranks)) {
+    say_error(fmt::format("{}: {}\n", program, *lack));
+    return {1, -1, 0};
+  }
   std::fflush(nullptr);  // or each rank would write what is buffered once more
   return Launcher(program, ranks, rank_main).run();
 }

@@ -9,6 +9,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "topocoll/store.h"
@@ -28,6 +29,9 @@ struct Launched {
   int failed_rank = -1;  ///< that rank; -1: none, or the launcher itself
   int rank_signal = 0;   ///< that ended it, if one did
 };
+
+/// Nothing, or in one line that the limit of open files is too low to start so many ranks.
+std::optional<std::string> lack_of_files(int ranks);
 
 /// Runs `ranks` ranks to their end. `program` leads messages on stderr.
 Launched launch(const std::string& program, int ranks, const RankMain& rank_main);

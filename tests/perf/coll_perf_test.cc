@@ -137,6 +137,21 @@ TEST(CollPerf, ErrorsThatCannotBeWrittenKillNobody) {
   EXPECT_EQ(count(f.out, kRowPattern), 1) << f.out;
 }
 
+TEST(CollPerf, TooFewOpenFilesAreSaidAtOnce) {
+  const std::string arguments = " all_reduce --ranks 16 -b 8 -e 8 -n 1";
+  const Finished f = run({"/bin/sh", "-c", "ulimit -n 20; exec " + kProgram + arguments});
+  EXPECT_EQ(f.status, 1);
+  EXPECT_EQ(count(f.err, "\n"), 1) << f.err;
+  std::smatch need;
+  ASSERT_TRUE(std::regex_search(
+      f.err, need,
+      std::regex("16 ranks need ([0-9]+) open files, ulimit -n is 20: raise it \\(ulimit -n")))
+      << f.err;
+  const Finished enough =
+      run({"/bin/sh", "-c", "ulimit -n " + need[1].str() + "; exec " + kProgram + arguments});
+  EXPECT_EQ(enough.status, 0) << enough.err;
+}
+
 TEST(CollPerf, AnUnknownOptionVariableIsAnError) {
   const Finished f =
       run({kProgram, "all_reduce", "-b", "8", "-e", "8"}, {{"TOPOCOLL_COMIT", "strict"}});
