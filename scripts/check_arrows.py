@@ -27,7 +27,7 @@ ROOMS = {
 PUBLIC_ONLY = ["plugin", "tools", "perf", "examples"]
 EVERYTHING = ["perf/micro", "tests/support"]
 # What a top folder may include of another one.
-LENT = {"tools": ["perf/coll_perf/launch.h"]}
+LENT = {"tools": ["perf/coll_perf/launch.h", "perf/coll_perf/usage.h"]}
 
 # Third-party headers, and the folders that may see them.
 LIBRARIES = {

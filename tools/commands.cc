@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "perf/coll_perf/usage.h"
 #include "topocoll/options.h"
 #include "topocoll/version.h"
 
@@ -24,12 +25,22 @@ Status check_subcommands(CLI::App& app, int argc, const char* const* argv) {
       std::string names;
       for (const CLI::App* a : known) names += (names.empty() ? "" : ", ") + a->get_name();
       return Status(Cause::kInvalidArgument,
-                    fmt::format("'{}' is no subcommand of {}; there are: {}", word, line, names));
+                    fmt::format("'{}' is no subcommand of {}; there are: {}; see {} --help", word,
+                                line, names, line));
     }
     at = *found;
     line += " " + word;
   }
   return {};
+}
+
+std::string usage_error(const CLI::App& app, const CLI::ParseError& error) {
+  std::string line = app.get_name();
+  for (const CLI::App* at = &app; !at->get_subcommands().empty();) {
+    at = at->get_subcommands().front();
+    line += " " + at->get_name();
+  }
+  return fmt::format("{}; see {} --help", perf::usage_error(app, error), line);
 }
 
 Result<std::string> show_options(bool json) {

@@ -14,6 +14,9 @@ namespace topocoll::tools {
 /// Names the first word that should be a subcommand and is none; the parser would only miss one.
 Status check_subcommands(CLI::App& app, int argc, const char* const* argv);
 
+/// What is wrong with a command line, and where help is.
+std::string usage_error(const CLI::App& app, const CLI::ParseError& error);
+
 /// Each returns what is to be printed.
 Result<std::string> show_options(bool json);
 std::string show_version();

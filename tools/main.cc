@@ -40,23 +40,26 @@ constexpr const char* kExamples =
     "Exit status: 0; 1 if what was asked for cannot be had or is not valid; 2 for a bad command "
     "line;\n3 if doctor, topo check, topo diff or topo probe-net has found something.";
 
-/// Writes to stderr; fmt::print() would throw where that is closed or full.
-void say_error(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stderr); }
-
-/// Prints everything or says why not. A reader that has gone away is no error.
-int print(const std::string& text) {
-  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
-  if ((written && std::fflush(stdout) == 0) || errno == EPIPE) return 0;
-  say_error(fmt::format("topocoll: standard output: {}\n", std::strerror(errno)));
-  return kFailed;
-}
-
 /// Status texts may have several lines; an error has one.
 std::string one_line(std::string text) {
   for (char& c : text) {
     if ((c >= 0 && c < ' ') || c == 0x7f) c = ' ';
   }
   return text;
+}
+
+int fail(const std::string& text, int exit_status) {
+  // fmt::print() would throw where stderr is closed or full.
+  const std::string line = fmt::format("topocoll: {}\n", one_line(text));
+  std::fwrite(line.data(), 1, line.size(), stderr);
+  return exit_status;
+}
+
+/// Prints everything or says why not. A reader that has gone away is no error.
+int print(const std::string& text) {
+  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+  if ((written && std::fflush(stdout) == 0) || errno == EPIPE) return 0;
+  return fail(std::string("standard output: ") + std::strerror(errno), kFailed);
 }
 
 int run(int argc, char** argv) {
@@ -81,8 +84,7 @@ int run(int argc, char** argv) {
   add_plan(app, plan, action);
   add_doctor(app, doctor, action);
   if (const topocoll::Status s = check_subcommands(app, argc, argv); !s.ok()) {
-    say_error(fmt::format("topocoll: {}; see topocoll --help\n", one_line(s.text())));
-    return kBadUsage;
+    return fail(s.text(), kBadUsage);
   }
   try {
     app.parse(argc, argv);
@@ -91,14 +93,10 @@ int run(int argc, char** argv) {
   } catch (const CLI::CallForVersion& v) {
     return print(v.what());
   } catch (const CLI::ParseError& e) {
-    say_error(fmt::format("topocoll: {}; see topocoll --help\n", one_line(e.what())));
-    return kBadUsage;
+    return fail(usage_error(app, e), kBadUsage);
   }
   const Result<std::string> result = action();
-  if (!result.ok()) {
-    say_error(fmt::format("topocoll: {}\n", one_line(result.status().text())));
-    return kFailed;
-  }
+  if (!result.ok()) return fail(result.status().text(), kFailed);
   const int printed = print(result.value());
   return printed != 0 ? printed : std::max(topo.exit_status, doctor.exit_status);
 }
@@ -110,9 +108,10 @@ int main(int argc, char** argv) {
   try {
     return run(argc, argv);
   } catch (const std::bad_alloc&) {
-    say_error("topocoll: out of memory; see ulimit -v and the limit of the container\n");
+    // As it stands: there may be no memory to make a line of.
+    std::fputs("topocoll: out of memory; see ulimit -v and the limit of the container\n", stderr);
   } catch (const std::system_error& e) {  // a thread that cannot be started
-    say_error(fmt::format("topocoll: {}\n", one_line(e.what())));
+    return fail(e.what(), kFailed);
   }
   return kFailed;
 }

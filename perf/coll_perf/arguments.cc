@@ -4,6 +4,7 @@
 #include <limits>
 #include <string>
 
+#include "coll_perf/usage.h"
 #include "topocoll/version.h"
 
 namespace topocoll::perf {
@@ -254,7 +255,7 @@ Result<std::variant<Arguments, Help>> parse_arguments(int argc, const char* cons
   } catch (const CLI::CallForVersion& v) {
     return std::variant<Arguments, Help>(Help{std::string(v.what()) + "\n"});
   } catch (const CLI::ParseError& e) {
-    return bad(e.what());
+    return bad(usage_error(app, e));
   }
   a.cpu_time = raw.cpu_time != 0;
   a.timestamps = raw.timestamps != 0;

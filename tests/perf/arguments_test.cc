@@ -107,6 +107,8 @@ TEST(PerfArguments, ErrorsAreThoseThatUsersOfNcclTestsKnow) {
             std::string::npos);
   EXPECT_NE(error("all_reduce_perf -e -5").find("invalid size specified for 'maxbytes'"),
             std::string::npos);
+  EXPECT_NE(error("all_reduce_perf p.json --nonsense q").find("not expected: p.json --nonsense q"),
+            std::string::npos);
   EXPECT_NE(error("all_reduce_perf -b 2M -e 1M").find("exceeds maxbytes"), std::string::npos);
   error("all_reduce_perf -i 0");
   error("all_reduce_perf -n 0");

@@ -439,17 +439,22 @@ TEST(TopocollCommand, AMachineInPlaceOfAPlanIsNamed) {
 }
 
 TEST(TopocollCommand, BadCommandLinesAreStatusTwo) {
-  const std::vector<std::vector<std::string>> lines = {{},
-                                                       {"frobnicate"},
-                                                       {"plan"},
-                                                       {"plan", "check"},
-                                                       {"plan", "show", "--ranks", "0"},
-                                                       {"options", "--xml"}};
-  for (const auto& line : lines) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> lines = {
+      {{}, "see topocoll --help"},
+      {{"frobnicate"}, "see topocoll --help"},
+      {{"topo"}, "see topocoll topo --help"},
+      {{"plan"}, "see topocoll plan --help"},
+      {{"plan", "mak"}, "see topocoll plan --help"},
+      {{"plan", "check"}, "see topocoll plan check --help"},
+      {{"plan", "show", "--ranks", "0"}, "see topocoll plan show --help"},
+      {{"options", "p.json", "-o"}, "not expected: p.json -o;"},
+      {{"options", "--xml"}, "not expected: --xml; see topocoll options --help"}};
+  for (const auto& [line, words] : lines) {
     const Finished f = topocoll_command(line);
-    EXPECT_EQ(f.status, 2);
+    EXPECT_EQ(f.status, 2) << words;
     EXPECT_EQ(f.out, "");
     EXPECT_TRUE(is_one_line(f.err)) << f.err;
+    EXPECT_NE(f.err.find(words), std::string::npos) << f.err;
   }
   const Finished unknown = topocoll_command({"plan", "show", "--collective", "all_redcue"});
   EXPECT_EQ(unknown.status, 1);
