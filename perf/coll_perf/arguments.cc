@@ -99,13 +99,14 @@ void add_report_flags(CLI::App& app, Raw& raw, Arguments& a) {
 void add_run_flags(CLI::App& app, Raw& raw, Arguments& a) {
   const CLI::Range flag(0, 1);
   const CLI::Range positive(1, 4096);
-  app.add_option("--ranks", raw.ranks, "start so many ranks on this machine")->check(positive);
+  const CLI::Range on_one_host(1, kMaxRanksPerHost);
+  app.add_option("--ranks", raw.ranks, "start so many ranks on this machine")->check(on_one_host);
   app.add_flag("--bind", a.bind, "pin rank i to core i mod cores");
   app.add_option("--commit", raw.commit, "strict or chained (TOPOCOLL_COMMIT decides)")
       ->check(CLI::IsMember({"strict", "chained"}));
   app.add_option("-t,--nthreads", a.threads, "with -g: t x g local ranks if --ranks is absent (1)")
-      ->check(positive);
-  app.add_option("-g,--ngpus", a.gpus, "see -t (1)")->check(positive);
+      ->check(on_one_host);
+  app.add_option("-g,--ngpus", a.gpus, "see -t (1)")->check(on_one_host);
   app.add_option("-z,--blocking", a.blocking,
                  "1: barrier after each operation; calls block anyway (0)")
       ->check(CLI::Range(0, 3));
@@ -136,8 +137,10 @@ Status read_sizes(const Raw& raw, Arguments& a) {
                {"stepbytes", raw.step_bytes, a.step_bytes}};
   for (const auto& size : sizes) {
     const auto bytes = parse_size(size.text);
-    if (!bytes)
-      return bad(std::string("invalid size specified for '") + size.name + "': " + size.text);
+    if (!bytes) {
+      return bad(std::string("invalid size specified for '") + size.name + "': " + size.text +
+                 ": a number, with k, M or G for powers of 1024 (1024G, not 1T)");
+    }
     size.bytes = *bytes;
   }
   if (a.min_bytes > a.max_bytes) {

@@ -96,7 +96,7 @@ TEST(PerfArguments, RanksComeFromRanksOrFromThreadsTimesGpus) {
   EXPECT_EQ(good("all_reduce_perf -t 2 -g 4").ranks, 8);
   EXPECT_EQ(good("all_reduce_perf -g 4 --ranks 4").ranks, 4);
   EXPECT_NE(error("all_reduce_perf -g 4 --ranks 2").find("contradicts"), std::string::npos);
-  EXPECT_NE(error("all_reduce_perf --ranks 65").find("65 ranks on one host"), std::string::npos);
+  EXPECT_NE(error("all_reduce_perf --ranks 65").find("1 to 64"), std::string::npos);
   EXPECT_NE(error("all_reduce_perf -t 13 -g 5").find("65 ranks on one host"), std::string::npos);
   EXPECT_NE(error("coll_perf broadcast --ranks 2 -r 2").find("root 2"), std::string::npos);
   error("coll_perf broadcast --ranks 0");
@@ -107,6 +107,7 @@ TEST(PerfArguments, ErrorsAreThoseThatUsersOfNcclTestsKnow) {
             std::string::npos);
   EXPECT_NE(error("all_reduce_perf -e -5").find("invalid size specified for 'maxbytes'"),
             std::string::npos);
+  EXPECT_NE(error("all_reduce_perf -b 1T").find("with k, M or G"), std::string::npos);
   EXPECT_NE(error("all_reduce_perf p.json --nonsense q").find("not expected: p.json --nonsense q"),
             std::string::npos);
   EXPECT_NE(error("all_reduce_perf -b 2M -e 1M").find("exceeds maxbytes"), std::string::npos);
@@ -139,7 +140,9 @@ TEST(PerfArguments, SweepsByFactorOrStep) {
 TEST(PerfArguments, HelpShowsExamples) {
   auto parsed = parse("coll_perf --help");
   ASSERT_TRUE(parsed.ok());
-  EXPECT_NE(std::get<Help>(*parsed).text.find("Examples:"), std::string::npos);
+  const std::string& help = std::get<Help>(*parsed).text;
+  EXPECT_NE(help.find("Examples:"), std::string::npos);
+  EXPECT_NE(help.find("--ranks INT:INT in [1 - 64]"), std::string::npos) << help;
 }
 
 }  // namespace
