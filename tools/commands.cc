@@ -43,12 +43,12 @@ std::string usage_error(const CLI::App& app, const CLI::ParseError& error) {
   return fmt::format("{}; see {} --help", perf::usage_error(app, error), line);
 }
 
-Result<std::string> show_options(bool json) {
-  auto options = list_options();
-  if (!options.ok()) return options.status();
+std::string show_options(bool json, std::vector<std::string>& errors) {
+  const OptionTable table = option_table();
+  for (const Status& error : table.errors) errors.push_back(error.text());
   if (json) {
     auto array = nlohmann::ordered_json::array();
-    for (const OptionInfo& o : *options) {
+    for (const OptionInfo& o : table.rows) {
       array.push_back({{"name", o.name},
                        {"type", o.type},
                        {"value", o.value},
@@ -60,12 +60,12 @@ Result<std::string> show_options(bool json) {
   }
   std::size_t name_width = 0;
   std::size_t value_width = 0;
-  for (const OptionInfo& o : *options) {
+  for (const OptionInfo& o : table.rows) {
     name_width = std::max(name_width, o.name.size());
     value_width = std::max(value_width, o.value.size());
   }
   std::string text;
-  for (const OptionInfo& o : *options) {
+  for (const OptionInfo& o : table.rows) {
     text += fmt::format("{:<{}}  {:<{}}  {}\n{:4}{}\n{:4}{}; default {}\n", o.name, name_width,
                         o.value, value_width, o.origin, "", o.help, "", o.type,
                         o.fallback.empty() ? "(none)" : o.fallback);

@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <vector>
 
 #include "topocoll/status.h"
 
@@ -17,8 +18,8 @@ Status check_subcommands(CLI::App& app, int argc, const char* const* argv);
 /// What is wrong with a command line, and where help is.
 std::string usage_error(const CLI::App& app, const CLI::ParseError& error);
 
-/// Each returns what is to be printed.
-Result<std::string> show_options(bool json);
+/// Each returns what is to be printed. `errors` gets a line for each variable that is wrong.
+std::string show_options(bool json, std::vector<std::string>& errors);
 std::string show_version();
 
 }  // namespace topocoll::tools

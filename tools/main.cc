@@ -11,6 +11,7 @@
 #include <new>
 #include <string>
 #include <system_error>
+#include <vector>
 
 #include "commands.h"
 #include "doctor.h"
@@ -68,6 +69,7 @@ int run(int argc, char** argv) {
   app.footer(kExamples);
   std::function<Result<std::string>()> action;
   bool options_json = false;
+  std::vector<std::string> wrong_options;
   TopoRequest topo;
   PlanRequest plan;
   DoctorRequest doctor;
@@ -75,7 +77,9 @@ int run(int argc, char** argv) {
   CLI::App* options =
       app.add_subcommand("options", "the TOPOCOLL_* variables: values and their origin");
   options->add_flag("--json", options_json, "print JSON");
-  options->callback([&] { action = [&] { return show_options(options_json); }; });
+  options->callback([&] {
+    action = [&] { return Result<std::string>(show_options(options_json, wrong_options)); };
+  });
   app.add_subcommand("version", "this build")->callback([&] {
     action = [] { return Result<std::string>(show_version()); };
   });
@@ -97,7 +101,8 @@ int run(int argc, char** argv) {
   }
   const Result<std::string> result = action();
   if (!result.ok()) return fail(result.status().text(), kFailed);
-  const int printed = print(result.value());
+  int printed = print(result.value());
+  for (const std::string& wrong : wrong_options) printed = fail(wrong, kFailed);
   return printed != 0 ? printed : std::max(topo.exit_status, doctor.exit_status);
 }
 

@@ -22,4 +22,12 @@ struct OptionInfo {
 /// name) or has a value that cannot be read (with what is allowed).
 TOPOCOLL_API Result<std::vector<OptionInfo>> list_options();
 
+/// All options, and every variable that is wrong: what list_options() gives, where an error is no
+/// reason to say nothing else. A wrong variable's row has the default.
+struct OptionTable {
+  std::vector<OptionInfo> rows;
+  std::vector<Status> errors;
+};
+TOPOCOLL_API OptionTable option_table();
+
 }  // namespace topocoll

@@ -262,6 +262,7 @@ Status bad_value(std::string_view name, std::string_view text, const OptionRule&
 struct Parsed {
   Options options;
   std::vector<std::string_view> given;  // full names, as they stand in the environment
+  std::vector<Status> errors;           // in the order of the environment
 };
 
 // An empty value means "not set": it is how a shell drops a variable for one command.
@@ -290,17 +291,17 @@ Status read_entry(std::string_view entry, Parsed& parsed) {
   return known ? status : unknown_option(given_name);
 }
 
-Result<Parsed> parse(const char* const* environment) {
+Parsed parse(const char* const* environment) {
   Parsed parsed;
   for (; environment && *environment; ++environment) {
     const std::string_view entry = *environment;
     if (!entry.starts_with(kPrefix)) continue;
-    if (Status s = read_entry(entry, parsed); !s.ok()) return s;
+    if (Status s = read_entry(entry, parsed); !s.ok()) parsed.errors.push_back(std::move(s));
   }
   if (!parsed.options.shm_dir.starts_with('/')) {
-    return Status(Cause::kInvalidArgument,
-                  fmt::format("TOPOCOLL_SHM_DIR: {} is not an absolute path",
-                              quoted(parsed.options.shm_dir)));
+    parsed.errors.emplace_back(Cause::kInvalidArgument,
+                               fmt::format("TOPOCOLL_SHM_DIR: {} is not an absolute path",
+                                           quoted(parsed.options.shm_dir)));
   }
   return parsed;
 }
@@ -314,21 +315,20 @@ std::string_view name(AllReduceAlgorithm algorithm) { return word(algorithm); }
 std::string_view name(LogLevel level) { return word(level); }
 
 Result<Options> Options::from(const char* const* environment) {
-  auto parsed = parse(environment);
-  if (!parsed.ok()) return parsed.status();
-  return std::move(parsed->options);
+  Parsed parsed = parse(environment);
+  if (!parsed.errors.empty()) return parsed.errors.front();
+  return std::move(parsed.options);
 }
 
 Result<Options> Options::from_environment() { return from(environ); }
 
-Result<std::vector<OptionInfo>> list_options(const char* const* environment) {
-  const auto parsed = parse(environment);
-  if (!parsed.ok()) return parsed.status();
+OptionTable option_table(const char* const* environment) {
+  Parsed parsed = parse(environment);
   std::vector<OptionInfo> rows;
-  for_each(parsed->options, [&](const auto& value, std::string_view name, const OptionRule& rule,
-                                std::string_view help) {
+  for_each(parsed.options, [&](const auto& value, std::string_view name, const OptionRule& rule,
+                               std::string_view help) {
     using V = Value<std::remove_cvref_t<decltype(value)>>;
-    const auto& given = parsed->given;
+    const auto& given = parsed.given;
     const bool set = std::find(given.begin(), given.end(), name) != given.end();
     rows.push_back({.name = std::string(name),
                     .type = V::describe(rule),
@@ -343,9 +343,16 @@ Result<std::vector<OptionInfo>> list_options(const char* const* environment) {
            [&](const auto& value, std::string_view, const OptionRule& rule, std::string_view) {
              rows[row++].fallback = Value<std::remove_cvref_t<decltype(value)>>::show(value, rule);
            });
-  return rows;
+  return {std::move(rows), std::move(parsed.errors)};
 }
 
+Result<std::vector<OptionInfo>> list_options(const char* const* environment) {
+  OptionTable table = option_table(environment);
+  if (!table.errors.empty()) return table.errors.front();
+  return std::move(table.rows);
+}
+
+OptionTable option_table() { return option_table(environ); }
 Result<std::vector<OptionInfo>> list_options() { return list_options(environ); }
 
 }  // namespace topocoll

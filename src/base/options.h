@@ -70,7 +70,8 @@ struct Options {
   friend bool operator==(const Options&, const Options&) = default;
 };
 
-/// As the public list_options(), for a given environment.
+/// As the public ones, for a given environment.
+OptionTable option_table(const char* const* environment);
 Result<std::vector<OptionInfo>> list_options(const char* const* environment);
 
 }  // namespace topocoll

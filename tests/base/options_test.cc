@@ -153,8 +153,15 @@ TEST(Options, TheListSaysValueFallbackAndOrigin) {
   EXPECT_EQ(commit.type, "strict|chained");
   EXPECT_EQ(commit.value, "strict");
   EXPECT_EQ(commit.origin, "default");
-  const char* bad[] = {"TOPOCOLL_NOPE=1", nullptr};
+  const char* bad[] = {"TOPOCOLL_NOPE=1", "TOPOCOLL_COMMIT=maybe", "TOPOCOLL_SPIN_US=50", nullptr};
   EXPECT_FALSE(list_options(bad).ok());
+  const OptionTable table = option_table(bad);
+  ASSERT_EQ(table.errors.size(), 2u);
+  EXPECT_THAT(table.errors[0].text(), HasSubstr("TOPOCOLL_NOPE"));
+  EXPECT_THAT(table.errors[1].text(), HasSubstr("'maybe'"));
+  EXPECT_EQ(table.rows.size(), rows->size());
+  EXPECT_EQ(info(table.rows, "TOPOCOLL_COMMIT").value, "strict");
+  EXPECT_EQ(info(table.rows, "TOPOCOLL_SPIN_US").value, "50");
 }
 
 // What `topocoll options` prints can be pasted back into the environment.

@@ -41,12 +41,18 @@ TEST(TopocollCommand, OptionsShowValuesAndTheirOrigin) {
   EXPECT_TRUE(found);
 }
 
-TEST(TopocollCommand, AnUnknownOptionIsOneLineOnStandardError) {
-  const Finished f = topocoll_command({"options"}, {{"TOPOCOLL_COMIT", "chained"}});
+TEST(TopocollCommand, WrongOptionsAreALineEachBelowTheList) {
+  const std::vector<std::pair<std::string, std::string>> wrong = {{"TOPOCOLL_COMIT", "chained"},
+                                                                  {"TOPOCOLL_SPIN_US", "often"}};
+  const Finished f = topocoll_command({"options"}, wrong);
   EXPECT_EQ(f.status, 1);
-  EXPECT_EQ(f.out, "");
-  EXPECT_TRUE(is_one_line(f.err)) << f.err;
+  EXPECT_EQ(f.out, topocoll_command({"options"}).out);
+  EXPECT_EQ(std::count(f.err.begin(), f.err.end(), '\n'), 2) << f.err;
   EXPECT_NE(f.err.find("TOPOCOLL_COMIT"), std::string::npos);
+  EXPECT_NE(f.err.find("'often'"), std::string::npos);
+  const Finished json = topocoll_command({"options", "--json"}, wrong);
+  EXPECT_EQ(json.status, 1);
+  EXPECT_GT(nlohmann::json::parse(json.out).size(), 10U);
 }
 
 TEST(TopocollCommand, TopologiesAreShownSavedAndReadBack) {
