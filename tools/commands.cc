@@ -43,6 +43,10 @@ std::string usage_error(const CLI::App& app, const CLI::ParseError& error) {
   return fmt::format("{}; see {} --help", perf::usage_error(app, error), line);
 }
 
+void require(const Status& status) {
+  if (!status.ok()) throw CLI::ValidationError(status.text());
+}
+
 std::string show_options(bool json, std::vector<std::string>& errors) {
   const OptionTable table = option_table();
   for (const Status& error : table.errors) errors.push_back(error.text());

@@ -17,6 +17,8 @@ Status check_subcommands(CLI::App& app, int argc, const char* const* argv);
 
 /// What is wrong with a command line, and where help is.
 std::string usage_error(const CLI::App& app, const CLI::ParseError& error);
+/// In the callback of a subcommand: ends the parsing where its arguments do not go together.
+void require(const Status& status);
 
 /// Each returns what is to be printed. `errors` gets a line for each variable that is wrong.
 std::string show_options(bool json, std::vector<std::string>& errors);

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
+#include "commands.h"
 #include "files.h"
 #include "plan_cluster.h"
 #include "plan_words.h"
@@ -133,13 +134,31 @@ Status draw(const PlanRequest& request, const Topology& topology, const Planning
   return request.dot.empty() ? Status() : write_file(request.dot, render_dot(topology, {}, overlay));
 }
 
-Text make(const PlanRequest& request, bool in_words) {
-  if (is_cluster(request)) return make_cluster_plan(request, in_words);
-  if (!request.topology_output.empty()) {
+/// Whether the arguments of make, explain, simulate and compare go together.
+Status check_question_usage(const PlanRequest& request) {
+  if (Status s = kind_of(request.collective, kPlannedKinds).status(); !s.ok()) return s;
+  if (is_cluster(request)) {
+    if (Status s = check_cluster_usage(request); !s.ok()) return s;
+  } else if (!request.topology_output.empty()) {
     return Status(Cause::kInvalidArgument,
                   "--topology-output goes with --nodes and --fabric: topocoll topo import writes "
                   "the file of one machine");
   }
+  return {};
+}
+
+Status check_compare_usage(const PlanRequest& request) {
+  if (is_cluster(request)) {
+    return Status(Cause::kInvalidArgument,
+                  "plan compare is for one machine: plan make, explain and simulate take --nodes "
+                  "and --fabric, and simulate "
+                  "names the fastest plan of a cluster at each size");
+  }
+  return check_question_usage(request);
+}
+
+Text make(const PlanRequest& request, bool in_words) {
+  if (is_cluster(request)) return make_cluster_plan(request, in_words);
   const auto asked = question(request);
   if (!asked.ok()) return asked.status();
   auto report = plan_collective(asked->topology, asked->planning);
@@ -264,12 +283,6 @@ std::string choices_table(const std::string& collective, const std::vector<PlanC
 }
 
 Text compare(const PlanRequest& request) {
-  if (is_cluster(request)) {
-    return Status(Cause::kUnsupported,
-                  "plan compare is for one machine: plan make, explain and simulate take --nodes "
-                  "and --fabric, and simulate "
-                  "names the fastest plan of a cluster at each size");
-  }
   if (!request.output.empty()) {
     if (Status s = make_folder(request.output); !s.ok()) return s;
   }
@@ -304,12 +317,48 @@ void add_plan_files(CLI::App* plan, PlanRequest& request, std::function<Text()>&
   shown->add_option("--ranks", request.ranks, "number of ranks (2)")->check(CLI::Range(1, 1024))->excludes(file);
   shown->add_option("--root", request.root, "root rank, for collectives that have one (0)")->excludes(file);
   shown->add_flag("--json", request.json, "print JSON");
-  shown->callback([&] { action = [&] { return show(request); }; });
+  shown->callback([&] {
+    require(kind_of(request.collective, kDirectKinds).status());
+    action = [&] { return show(request); };
+  });
 
   CLI::App* checked = plan->add_subcommand("check", "prove that a plan file is right, or say where it is not");
   checked->add_option("FILE", request.file, "a plan in JSON; - for standard input")->required();
   checked->add_option("--topology", request.input.file, "a machine: whether the plan was made for it, and fits its links");
   checked->callback([&] { action = [&] { return check(request); }; });
+}
+
+/// make and explain, which may write files.
+void add_making(CLI::App* plan, PlanRequest& request, std::function<Text()>& action) {
+  CLI::App* made = plan->add_subcommand("make", "the best plan for a machine, and the bound no plan exceeds");
+  add_planning_options(made, request);
+  add_cluster_options(made, request);
+  made->add_option("--output", request.output, "write the plan itself to this file")
+      ->check(named());
+  made->add_option(
+          "--topology-output", request.topology_output,
+          "with --nodes: write the machine of all nodes to this file, for plan check and simulate")
+      ->check(named());
+  made->add_flag("--any-machine", request.any_machine, kAnyMachine);
+  made->callback([&] {
+    require(check_question_usage(request));
+    action = [&] { return make(request, false); };
+  });
+
+  CLI::App* explained = plan->add_subcommand("explain", "the same in words: why this plan, and what would help");
+  add_planning_options(explained, request);
+  explained
+      ->add_option("--svg", request.svg,
+                   "draw the rings or trees over the machine, as SVG, into this file")
+      ->check(named());
+  explained->add_option("--html", request.html, "the same as a page, with details on hovering")
+      ->check(named());
+  explained->add_option("--dot", request.dot, "the same for GraphViz")->check(named());
+  add_cluster_options(explained, request);
+  explained->callback([&] {
+    require(check_question_usage(request));
+    action = [&] { return make(request, true); };
+  });
 }
 
 }  // namespace
@@ -325,29 +374,7 @@ void add_plan(CLI::App& app, PlanRequest& request, std::function<Result<std::str
                "  topocoll plan compare node.json --collective broadcast --root 3\n"
                "  topocoll plan simulate node.json --nodes 2048 --fabric rails.json   (docs/planning.md: fabrics)");
 
-  CLI::App* made = plan->add_subcommand("make", "the best plan for a machine, and the bound no plan exceeds");
-  add_planning_options(made, request);
-  add_cluster_options(made, request);
-  made->add_option("--output", request.output, "write the plan itself to this file")
-      ->check(named());
-  made->add_option(
-          "--topology-output", request.topology_output,
-          "with --nodes: write the machine of all nodes to this file, for plan check and simulate")
-      ->check(named());
-  made->add_flag("--any-machine", request.any_machine, kAnyMachine);
-  made->callback([&] { action = [&] { return make(request, false); }; });
-
-  CLI::App* explained = plan->add_subcommand("explain", "the same in words: why this plan, and what would help");
-  add_planning_options(explained, request);
-  explained
-      ->add_option("--svg", request.svg,
-                   "draw the rings or trees over the machine, as SVG, into this file")
-      ->check(named());
-  explained->add_option("--html", request.html, "the same as a page, with details on hovering")
-      ->check(named());
-  explained->add_option("--dot", request.dot, "the same for GraphViz")->check(named());
-  add_cluster_options(explained, request);
-  explained->callback([&] { action = [&] { return make(request, true); }; });
+  add_making(plan, request, action);
 
   CLI::App* simulated = plan->add_subcommand("simulate", "predicted times of a plan on a machine");
   add_planning_options(simulated, request);
@@ -356,6 +383,8 @@ void add_plan(CLI::App& app, PlanRequest& request, std::function<Result<std::str
   simulated->add_option("--sizes", request.sizes, "message sizes, e.g. 64k,16M,1G")->delimiter(',');
   simulated->callback([&, simulated] {
     request.collective_given = simulated->count("--collective") > 0;
+    require(check_question_usage(request));
+    require(parse_sizes(request.sizes).status());
     action = [&] { return simulate(request); };
   });
 
@@ -370,7 +399,10 @@ void add_plan(CLI::App& app, PlanRequest& request, std::function<Result<std::str
   // Known, so that the answer can say where they go; not offered.
   add_cluster_options(compared, request);
   for (const char* option : {"--nodes", "--fabric"}) compared->get_option(option)->group("");
-  compared->callback([&] { action = [&] { return compare(request); }; });
+  compared->callback([&] {
+    require(check_compare_usage(request));
+    action = [&] { return compare(request); };
+  });
   add_plan_files(plan, request, action);
 }
 

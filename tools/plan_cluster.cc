@@ -15,37 +15,7 @@ namespace {
 
 using Text = Result<std::string>;
 
-/// Nobody could read a picture of thousands of nodes; a missing one must not go unnoticed.
-Status check_no_picture(const PlanRequest& request) {
-  const std::array<std::pair<const char*, const std::string*>, 3> pictures = {
-      {{"--svg", &request.svg}, {"--html", &request.html}, {"--dot", &request.dot}}};
-  for (const auto& [option, file] : pictures) {
-    if (file->empty()) continue;
-    return Status(Cause::kUnsupported,
-                  fmt::format("{} draws one machine, and no cluster: leave out {}, or --nodes and "
-                              "--fabric for a picture of one node",
-                              option, option));
-  }
-  return {};
-}
-
 Result<ClusterReport> planned(const PlanRequest& request) {
-  if (!request.nodes)
-    return Status(Cause::kInvalidArgument, "--fabric goes with --nodes: how many nodes are there?");
-  if (request.fabric.empty()) {
-    return Status(Cause::kInvalidArgument,
-                  "--nodes goes with --fabric: a file that says how the nodes are connected");
-  }
-  if (!request.file.empty()) {
-    return Status(Cause::kInvalidArgument,
-                  "--plan is for one machine: clusters are simulated by their own plan; give "
-                  "the machine of all nodes that plan make --topology-output writes");
-  }
-  if (*request.nodes < 2 || *request.nodes > kMaxClusterRanks) {
-    return Status(Cause::kInvalidArgument,
-                  fmt::format("--nodes {}: a cluster has 2 nodes or more and {} ranks at most",
-                              *request.nodes, kMaxClusterRanks));
-  }
   const auto kind = kind_of(request.collective, kPlannedKinds);
   if (!kind.ok()) return kind.status();
   const auto node = load_topology(request.input);
@@ -81,8 +51,35 @@ bool is_cluster(const PlanRequest& request) {
   return request.nodes.has_value() || !request.fabric.empty();
 }
 
+Status check_cluster_usage(const PlanRequest& request) {
+  const auto bad = [](const std::string& text) { return Status(Cause::kInvalidArgument, text); };
+  if (!request.nodes) return bad("--fabric goes with --nodes: how many nodes are there?");
+  if (request.fabric.empty()) {
+    return bad("--nodes goes with --fabric: a file that says how the nodes are connected");
+  }
+  if (!request.file.empty()) {
+    return bad(
+        "--plan is for one machine: clusters are simulated by their own plan; give "
+        "the machine of all nodes that plan make --topology-output writes");
+  }
+  if (*request.nodes < 2 || *request.nodes > kMaxClusterRanks) {
+    return bad(fmt::format("--nodes {}: a cluster has 2 nodes or more and {} ranks at most",
+                           *request.nodes, kMaxClusterRanks));
+  }
+  // Nobody could read a picture of thousands of nodes; a missing one must not go unnoticed.
+  const std::array<std::pair<const char*, const std::string*>, 3> pictures = {
+      {{"--svg", &request.svg}, {"--html", &request.html}, {"--dot", &request.dot}}};
+  for (const auto& [option, file] : pictures) {
+    if (file->empty()) continue;
+    return bad(
+        fmt::format("{} draws one machine, and no cluster: leave out {}, or --nodes and "
+                    "--fabric for a picture of one node",
+                    option, option));
+  }
+  return {};
+}
+
 Text make_cluster_plan(const PlanRequest& request, bool in_words) {
-  if (Status s = check_no_picture(request); !s.ok()) return s;
   const auto report = planned(request);
   if (!report.ok()) return report.status();
   if (!request.output.empty()) {

@@ -15,6 +15,8 @@ namespace topocoll::tools {
 void add_cluster_options(CLI::App* command, PlanRequest& request);
 /// Whether either was given.
 bool is_cluster(const PlanRequest& request);
+/// Whether the arguments go together, if either was given.
+Status check_cluster_usage(const PlanRequest& request);
 
 Result<std::string> make_cluster_plan(const PlanRequest& request, bool in_words);
 Result<std::string> simulate_cluster_plan(const PlanRequest& request);

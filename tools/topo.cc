@@ -10,10 +10,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
 #include "archive.h"
+#include "commands.h"
 #include "export_losses.h"
 #include "files.h"
 #include "progress.h"
@@ -32,10 +34,14 @@ constexpr const char* kMatrixExamples =
     "NV# NVLinks, XGMI, C2C; PIX one PCIe switch, PXB several bridges, PHB one host bridge,\n"
     "NODE one NUMA node, SYS between NUMA nodes, NET between hosts, LNK unknown medium,\n"
     "- nothing is known";
-constexpr const char* kFormats = "native, nccl, hwloc, dot, svg, html";
-constexpr const char* kFormatDefault = " (of the output's ending svg, html or dot; else native)";
+constexpr std::array<std::string_view, 6> kFormats = {"native", "nccl", "hwloc",
+                                                      "dot",    "svg",  "html"};
+
+constexpr const char* kFormatDefault = " (of the output's ending json, svg, html or dot; native without one)";
 
 using Text = Result<std::string>;
+
+std::string format_names() { return fmt::format("{}", fmt::join(kFormats, ", ")); }
 
 Text formatted(const Topology& topology, const std::string& format) {
   if (format == "native") return to_json(topology);
@@ -43,17 +49,28 @@ Text formatted(const Topology& topology, const std::string& format) {
   if (format == "hwloc") return to_hwloc_xml(topology);
   if (format == "dot") return render_dot(topology, check_topology(topology));
   if (format == "svg") return render_svg(topology, check_topology(topology));
-  if (format == "html") return render_html(topology, check_topology(topology));
-  return Status(Cause::kInvalidArgument, fmt::format("unknown format '{}': {}", format, kFormats));
+  return render_html(topology, check_topology(topology));
 }
 
-/// Pictures by the ending of the file that they go to.
-std::string format_of(const TopoRequest& request) {
-  if (!request.format.empty()) return request.format;
-  for (const char* format : {"svg", "html", "dot"}) {
-    if (request.output.ends_with(std::string(".") + format)) return format;
+/// By the ending of the file that it goes to.
+Result<std::string> format_of(const TopoRequest& request) {
+  const auto known = [](std::string_view format) {
+    return std::find(kFormats.begin(), kFormats.end(), format) != kFormats.end();
+  };
+  if (known(request.format)) return request.format;
+  if (!request.format.empty()) {
+    return Status(Cause::kInvalidArgument,
+                  fmt::format("unknown format '{}': {}", request.format, format_names()));
   }
-  return "native";
+  const std::string ending = std::filesystem::path(request.output).extension().string();
+  if (ending.empty() || ending == ".json") return std::string("native");
+  for (const std::string format : {"svg", "html", "dot"}) {
+    if (ending == "." + format) return format;
+  }
+  return Status(Cause::kInvalidArgument,
+                fmt::format("-o {}: the ending {} names no format: .json, .svg, .html and .dot do; "
+                            "or give --format ({})",
+                            request.output, ending, format_names()));
 }
 
 /// Other programs' formats hold less; what is gone is said, as it is seen nowhere else.
@@ -69,10 +86,11 @@ void warn_of_losses(const Topology& topology, const std::string& format, const s
 Text exported(const TopoRequest& request) {
   const auto topology = load_topology(request.input);
   if (!topology.ok()) return topology.status();
-  const std::string format = format_of(request);
-  Text text = formatted(*topology, format);
+  const auto format = format_of(request);
+  if (!format.ok()) return format;
+  Text text = formatted(*topology, *format);
   if (!text.ok()) return text;
-  warn_of_losses(*topology, format, *text);
+  warn_of_losses(*topology, *format, *text);
   if (request.output.empty()) return text;
   if (Status s = write_file(request.output, *text); !s.ok()) return s;
   return std::string();
@@ -96,9 +114,6 @@ Result<Topology> measured(const TopoRequest& request) {
 
 Text shown(const TopoRequest& request) {
   const TopoInput& input = request.input;
-  if (request.probe && !(input.file.empty() && input.from.empty() && input.synthetic.empty())) {
-    return Status(Cause::kInvalidArgument, "--probe measures this machine: give no other with it");
-  }
   const auto topology = request.probe ? measured(request) : load_topology(input);
   if (!topology.ok()) return topology.status();
   return request.json ? to_json(*topology) : render_text(*topology);
@@ -171,6 +186,20 @@ Text recorded(const TopoRequest& request) {
   return std::string();
 }
 
+/// Whether the arguments go together.
+Status check_usage(const TopoRequest& request) {
+  if (Status s = check_input(request.input); !s.ok()) return s;
+  if (request.probe && is_given(request.input)) {
+    return Status(Cause::kInvalidArgument, "--probe measures this machine: give no other with it");
+  }
+  return {};
+}
+
+Status check_export(const TopoRequest& request) {
+  Status s = check_usage(request);
+  return s.ok() ? format_of(request).status() : s;
+}
+
 constexpr const char* kThisMachine = "this machine";
 constexpr const char* kThisKnownMachine = "this machine, with what a probe has kept of it";
 
@@ -183,6 +212,13 @@ void add_input(CLI::App* command, TopoRequest& request, const std::string& other
                       "a machine that topo record or hwloc-gather-topology has recorded");
   command->add_option("--synthetic", request.input.synthetic,
                       "a hwloc description, as in \"pack:2 core:4 pu:2\"");
+}
+
+void add_export_options(CLI::App* command, TopoRequest& request) {
+  add_input(command, request, kThisMachine);
+  command->add_option("--format", request.format, format_names() + kFormatDefault);
+  command->add_option("-o,--output", request.output,
+                      "the file to write; standard output without");
 }
 
 void add_probe_options(CLI::App* command, TopoRequest& request) {
@@ -208,11 +244,14 @@ bool any_problem(const std::vector<Finding>& findings) {
 void add_topo(CLI::App& app, TopoRequest& request, std::function<Result<std::string>()>& action) {
   CLI::App* topo = app.add_subcommand("topo", "machines and what connects their parts");
   topo->require_subcommand(1);
-  const auto add = [&](const char* name, const char* help, const char* examples, auto run) {
+  const auto add = [&](const char* name, const char* help, const char* examples, auto run,
+                       Status (*check)(const TopoRequest&) = check_usage) {
     CLI::App* command = topo->add_subcommand(name, help);
     command->footer(std::string("Examples:\n") + examples);
-    command->callback(
-        [&action, &request, run] { action = [&request, run] { return run(request); }; });
+    command->callback([&action, &request, run, check] {
+      require(check(request));
+      action = [&request, run] { return run(request); };
+    });
     return command;
   };
   const auto as_json = [&](CLI::App* command) {
@@ -250,11 +289,7 @@ void add_topo(CLI::App& app, TopoRequest& request, std::function<Result<std::str
                    "  topocoll topo export -o node.html"},
         std::tuple{"dump", "everything that is known, as JSON; the same as export without --format",
                    "  topocoll topo dump > node.json"}}) {
-    CLI::App* command = add(name, help, examples, exported);
-    add_input(command, request, kThisMachine);
-    command->add_option("--format", request.format, std::string(kFormats) + kFormatDefault);
-    command->add_option("-o,--output", request.output,
-                        "the file to write; standard output without");
+    add_export_options(add(name, help, examples, exported, check_export), request);
   }
   CLI::App* diff = as_json(add("diff", "what differs between two; exit status 3 if anything does",
                                "  topocoll topo diff before.json after.json", compared));

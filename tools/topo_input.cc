@@ -48,11 +48,17 @@ Result<Topology> load_recorded(const std::string& path) {
 
 }  // namespace
 
-Result<Topology> load_topology(const TopoInput& input) {
+bool is_given(const TopoInput& input) {
+  return !(input.file.empty() && input.from.empty() && input.synthetic.empty());
+}
+
+Status check_input(const TopoInput& input) {
   const int given = !input.file.empty() + !input.from.empty() + !input.synthetic.empty();
-  if (given > 1) {
-    return Status(Cause::kInvalidArgument, "give one of a file, --from and --synthetic");
-  }
+  if (given < 2) return {};
+  return Status(Cause::kInvalidArgument, "give one of a file, --from and --synthetic");
+}
+
+Result<Topology> load_topology(const TopoInput& input) {
   if (!input.synthetic.empty()) return synthetic_topology(input.synthetic);
   if (!input.from.empty()) return load_recorded(input.from);
   if (input.file.empty()) return discover_topology();
@@ -66,8 +72,7 @@ Result<Topology> load_topology(const TopoInput& input) {
 }
 
 Result<Topology> load_known_topology(const TopoInput& input) {
-  const bool given = !(input.file.empty() && input.from.empty() && input.synthetic.empty());
-  return given ? load_topology(input) : known_topology();
+  return is_given(input) ? load_topology(input) : known_topology();
 }
 
 Status leave_out(const std::vector<std::string>& ids, Topology& topology) {

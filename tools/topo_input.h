@@ -18,6 +18,9 @@ struct TopoInput {
   std::string synthetic;  ///< a hwloc description
 };
 
+bool is_given(const TopoInput& input);
+/// kInvalidArgument if there are several.
+Status check_input(const TopoInput& input);
 /// Without any, this machine as it is discovered, and nothing measured.
 Result<Topology> load_topology(const TopoInput& input);
 /// Without any, this machine with what an earlier probe has kept.

@@ -90,18 +90,26 @@ TEST(PlanCluster, WritesPlansThatVerify) {
 
 TEST(PlanCluster, ErrorsAreOneLine) {
   const TemporaryFile fabric(R"({"topocoll_fabric": 1, "rails": 8, "gbps_per_gpu": -50})");
-  const std::vector<std::pair<Finished, std::string>> cases = {
+  const std::vector<std::pair<Finished, std::string>> failures = {
       {plan("make", "2", fabric.path()), "gbps_per_gpu"},
+      {plan("make", "2", "/no/such/file"), "/no/such/file"},
+  };
+  for (const auto& [finished, word] : failures) {
+    EXPECT_EQ(finished.status, 1) << finished.err;
+    EXPECT_EQ(finished.out, "");
+    EXPECT_TRUE(is_one_line(finished.err)) << finished.err;
+    EXPECT_NE(finished.err.find(word), std::string::npos) << finished.err;
+  }
+  const std::vector<std::pair<Finished, std::string>> bad_lines = {
       {plan("make", "0", fabric.path()), "--nodes 0"},
       {plan("simulate", "1000000000", fabric.path()), "--nodes 1000000000"},
       {topocoll_command({"plan", "make", kNode, "--nodes", "2"}), "--fabric"},
       {topocoll_command({"plan", "make", kNode, "--fabric", fabric.path()}), "--nodes"},
-      {plan("make", "2", "/no/such/file"), "/no/such/file"},
       {plan("simulate", "2", fabric.path(), {"--plan", "x.json"}), "--plan"},
       {plan("compare", "64", fabric.path()), "plan make, explain and simulate take --nodes"},
   };
-  for (const auto& [finished, word] : cases) {
-    EXPECT_EQ(finished.status, 1) << finished.err;
+  for (const auto& [finished, word] : bad_lines) {
+    EXPECT_EQ(finished.status, 2) << finished.err;
     EXPECT_EQ(finished.out, "");
     EXPECT_TRUE(is_one_line(finished.err)) << finished.err;
     EXPECT_NE(finished.err.find(word), std::string::npos) << finished.err;
