@@ -47,6 +47,11 @@ void require(const Status& status) {
   if (!status.ok()) throw CLI::ValidationError(status.text());
 }
 
+Status once(std::initializer_list<std::string_view> names, std::string_view what) {
+  if (std::count(names.begin(), names.end(), "-") < 2) return {};
+  return Status(Cause::kInvalidArgument, fmt::format("- is {}: it can be given once", what));
+}
+
 std::string show_options(bool json, std::vector<std::string>& errors) {
   const OptionTable table = option_table();
   for (const Status& error : table.errors) errors.push_back(error.text());

@@ -54,9 +54,17 @@ int write_all(std::FILE* file, std::string_view text) {
   return std::fclose(file) != 0 && written ? errno : error;
 }
 
+/// A reader that has gone away is no error.
+Status write_to_standard_output(std::string_view text) {
+  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+  if ((written && std::fflush(stdout) == 0) || errno == EPIPE) return {};
+  return file_error("standard output", errno);
+}
+
 }  // namespace
 
 Status write_file(const std::string& path, std::string_view text) {
+  if (path == "-") return write_to_standard_output(text);
   namespace fs = std::filesystem;
   std::error_code ignored;
   const fs::file_status there = fs::status(path, ignored);

@@ -12,7 +12,7 @@ namespace topocoll::tools {
 
 /// A file's text, or standard input's for "-".
 Result<std::string> read_file(const std::string& path);
-/// Writes a file anew.
+/// Writes a file anew, or to standard output for "-".
 Status write_file(const std::string& path, std::string_view text);
 
 }  // namespace topocoll::tools

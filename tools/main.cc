@@ -3,10 +3,8 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cerrno>
 #include <csignal>
 #include <cstdio>
-#include <cstring>
 #include <functional>
 #include <new>
 #include <string>
@@ -15,6 +13,7 @@
 
 #include "commands.h"
 #include "doctor.h"
+#include "files.h"
 #include "plan.h"
 #include "topo.h"
 
@@ -56,11 +55,10 @@ int fail(const std::string& text, int exit_status) {
   return exit_status;
 }
 
-/// Prints everything or says why not. A reader that has gone away is no error.
+/// Prints everything or says why not.
 int print(const std::string& text) {
-  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
-  if ((written && std::fflush(stdout) == 0) || errno == EPIPE) return 0;
-  return fail(std::string("standard output: ") + std::strerror(errno), kFailed);
+  const topocoll::Status s = write_file("-", text);
+  return s.ok() ? 0 : fail(s.text(), kFailed);
 }
 
 int run(int argc, char** argv) {

@@ -144,7 +144,10 @@ Status check_question_usage(const PlanRequest& request) {
                   "--topology-output goes with --nodes and --fabric: topocoll topo import writes "
                   "the file of one machine");
   }
-  return {};
+  if (Status s = once({request.input.file, request.file}, "standard input"); !s.ok()) return s;
+  return once({request.output, request.topology_output, request.svg, request.html, request.dot,
+               request.json ? "-" : ""},
+              "standard output, as --json is");
 }
 
 Status check_compare_usage(const PlanRequest& request) {
@@ -153,6 +156,10 @@ Status check_compare_usage(const PlanRequest& request) {
                   "plan compare is for one machine: plan make, explain and simulate take --nodes "
                   "and --fabric, and simulate "
                   "names the fastest plan of a cluster at each size");
+  }
+  if (request.output == "-") {
+    return Status(Cause::kInvalidArgument,
+                  "--output names a folder here: - (standard output) cannot take several plans");
   }
   return check_question_usage(request);
 }
@@ -169,6 +176,7 @@ Text make(const PlanRequest& request, bool in_words) {
     if (!request.any_machine) say_bound_to_machine();
   }
   if (Status s = draw(request, asked->topology, *report); !s.ok()) return s;
+  if (prints_file(request)) return std::string();
   if (request.json) return to_json(*report);
   if (in_words) return explain(*report);
   return fmt::format(
@@ -325,7 +333,10 @@ void add_plan_files(CLI::App* plan, PlanRequest& request, std::function<Text()>&
   CLI::App* checked = plan->add_subcommand("check", "prove that a plan file is right, or say where it is not");
   checked->add_option("FILE", request.file, "a plan in JSON; - for standard input")->required();
   checked->add_option("--topology", request.input.file, "a machine: whether the plan was made for it, and fits its links");
-  checked->callback([&] { action = [&] { return check(request); }; });
+  checked->callback([&] {
+    require(once({request.file, request.input.file}, "standard input"));
+    action = [&] { return check(request); };
+  });
 }
 
 /// make and explain, which may write files.
@@ -333,7 +344,8 @@ void add_making(CLI::App* plan, PlanRequest& request, std::function<Text()>& act
   CLI::App* made = plan->add_subcommand("make", "the best plan for a machine, and the bound no plan exceeds");
   add_planning_options(made, request);
   add_cluster_options(made, request);
-  made->add_option("--output", request.output, "write the plan itself to this file")
+  made->add_option("-o,--output", request.output,
+                   "write the plan itself to this file; - for standard output, without a summary")
       ->check(named());
   made->add_option(
           "--topology-output", request.topology_output,
@@ -348,8 +360,10 @@ void add_making(CLI::App* plan, PlanRequest& request, std::function<Text()>& act
   CLI::App* explained = plan->add_subcommand("explain", "the same in words: why this plan, and what would help");
   add_planning_options(explained, request);
   explained
-      ->add_option("--svg", request.svg,
-                   "draw the rings or trees over the machine, as SVG, into this file")
+      ->add_option(
+          "--svg", request.svg,
+          "draw the rings or trees over the machine, as SVG, into this file; - for standard "
+          "output, without the words")
       ->check(named());
   explained->add_option("--html", request.html, "the same as a page, with details on hovering")
       ->check(named());
@@ -362,6 +376,12 @@ void add_making(CLI::App* plan, PlanRequest& request, std::function<Text()>& act
 }
 
 }  // namespace
+
+bool prints_file(const PlanRequest& request) {
+  const auto files = {request.output, request.topology_output, request.svg, request.html,
+                      request.dot};
+  return std::count(files.begin(), files.end(), "-") > 0;
+}
 
 void add_plan(CLI::App& app, PlanRequest& request, std::function<Result<std::string>()>& action) {
   CLI::App* plan = app.add_subcommand("plan", "who sends what to whom: make, explain, prove, simulate");
@@ -392,7 +412,7 @@ void add_plan(CLI::App& app, PlanRequest& request, std::function<Result<std::str
   add_planning_options(compared, request);
   compared
       ->add_option(
-          "--output", request.output,
+          "-o,--output", request.output,
           "a folder, made if need be, into which each size's plan is written, for TOPOCOLL_PLAN")
       ->check(named());
   compared->add_flag("--any-machine", request.any_machine, kAnyMachine);

@@ -38,6 +38,9 @@ struct PlanRequest {
   bool json = false;
 };
 
+/// Whether one of the outputs is standard output, which then has that alone.
+bool prints_file(const PlanRequest& request);
+
 /// Adds the subcommands. `request` and `action` must outlive the parsing and the action.
 void add_plan(CLI::App& app, PlanRequest& request, std::function<Result<std::string>()>& action);
 

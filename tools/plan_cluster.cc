@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "commands.h"
 #include "files.h"
 #include "plan_words.h"
 #include "topocoll/cluster.h"
@@ -76,7 +77,7 @@ Status check_cluster_usage(const PlanRequest& request) {
                     "--fabric for a picture of one node",
                     option, option));
   }
-  return {};
+  return once({request.input.file, request.fabric}, "standard input");
 }
 
 Text make_cluster_plan(const PlanRequest& request, bool in_words) {
@@ -94,6 +95,7 @@ Text make_cluster_plan(const PlanRequest& request, bool in_words) {
     if (!topology.ok()) return topology.status();
     if (Status s = write_file(request.topology_output, to_json(*topology)); !s.ok()) return s;
   }
+  if (prints_file(request)) return std::string();
   if (request.json) return to_json(*report);
   return in_words ? explain(*report) : summary(*report);
 }

@@ -37,7 +37,9 @@ constexpr const char* kMatrixExamples =
 constexpr std::array<std::string_view, 6> kFormats = {"native", "nccl", "hwloc",
                                                       "dot",    "svg",  "html"};
 
-constexpr const char* kFormatDefault = " (of the output's ending json, svg, html or dot; native without one)";
+constexpr const char* kOutput = "the file to write; standard output without, or for -";
+constexpr const char* kFormatDefault =
+    " (of the output's ending json, svg, html or dot; native without one)";
 
 using Text = Result<std::string>;
 
@@ -124,7 +126,7 @@ Text probed(const TopoRequest& request) {
   if (!topology.ok()) return topology.status();
   if (!request.output.empty()) {
     if (Status s = write_file(request.output, to_json(*topology)); !s.ok()) return s;
-    if (!request.json) return std::string();
+    if (!request.json || request.output == "-") return std::string();
   }
   return request.json ? to_json(*topology) : render_text(*topology);
 }
@@ -189,6 +191,9 @@ Text recorded(const TopoRequest& request) {
 /// Whether the arguments go together.
 Status check_usage(const TopoRequest& request) {
   if (Status s = check_input(request.input); !s.ok()) return s;
+  if (request.files.size() == 2) {
+    if (Status s = once({request.files[0], request.files[1]}, "standard input"); !s.ok()) return s;
+  }
   if (request.probe && is_given(request.input)) {
     return Status(Cause::kInvalidArgument, "--probe measures this machine: give no other with it");
   }
@@ -203,13 +208,25 @@ Status check_export(const TopoRequest& request) {
 constexpr const char* kThisMachine = "this machine";
 constexpr const char* kThisKnownMachine = "this machine, with what a probe has kept of it";
 
+/// Recordings have many files.
+CLI::Validator no_stream() {
+  return {[](std::string& name) {
+            return name != "-" ? std::string()
+                               : std::string("a recording is a directory or an archive; - is none");
+          },
+          ""};
+}
+
 void add_input(CLI::App* command, TopoRequest& request, const std::string& otherwise) {
-  command->add_option("FILE", request.input.file,
-                      "a topology: topocoll's JSON, a graph in JSON, NCCL's or hwloc's XML, a "
-                      "recording; - for standard input; without it, " +
-                          otherwise);
-  command->add_option("--from", request.input.from,
-                      "a machine that topo record or hwloc-gather-topology has recorded");
+  command->add_option(
+      "FILE", request.input.file,
+      "a topology: topocoll's JSON, a graph in JSON, NCCL's or hwloc's XML (- for one "
+      "on standard input), or a recording; without it, " +
+          otherwise);
+  command
+      ->add_option("--from", request.input.from,
+                   "a machine that topo record or hwloc-gather-topology has recorded")
+      ->check(no_stream());
   command->add_option("--synthetic", request.input.synthetic,
                       "a hwloc description, as in \"pack:2 core:4 pu:2\"");
 }
@@ -217,12 +234,12 @@ void add_input(CLI::App* command, TopoRequest& request, const std::string& other
 void add_export_options(CLI::App* command, TopoRequest& request) {
   add_input(command, request, kThisMachine);
   command->add_option("--format", request.format, format_names() + kFormatDefault);
-  command->add_option("-o,--output", request.output,
-                      "the file to write; standard output without");
+  command->add_option("-o,--output", request.output, kOutput);
 }
 
 void add_probe_options(CLI::App* command, TopoRequest& request) {
-  command->add_option("-o,--output", request.output, "the file to write as JSON");
+  command->add_option("-o,--output", request.output,
+                      "the file to write as JSON; - for standard output");
   command->add_flag("--no-cache", request.no_cache,
                     "measure everything, and keep nothing for the next time");
   command
@@ -282,7 +299,7 @@ void add_topo(CLI::App& app, TopoRequest& request, std::function<Result<std::str
                            "  lstopo --of xml - | topocoll topo import -",
                            imported);
   importer->add_option("FILE", request.input.file, "the file; - for standard input")->required();
-  importer->add_option("-o,--output", request.output, "the file to write; standard output without");
+  importer->add_option("-o,--output", request.output, kOutput);
   for (const auto& [name, help, examples] :
        {std::tuple{"export", "in another format, or as a picture",
                    "  topocoll topo export --format nccl node.json > topo.xml\n"
@@ -297,7 +314,8 @@ void add_topo(CLI::App& app, TopoRequest& request, std::function<Result<std::str
   add("record", "copy what discovery reads here, without names and serial numbers",
       "  topocoll topo record node.tar.bz2\n  topocoll topo show --from node.tar.bz2", recorded)
       ->add_option("OUTPUT", request.output, "a new directory, or a .tar.bz2")
-      ->required();
+      ->required()
+      ->check(no_stream());
 }
 
 }  // namespace topocoll::tools

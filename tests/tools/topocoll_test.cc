@@ -453,13 +453,21 @@ TEST(TopocollCommand, BadCommandLinesAreStatusTwo) {
       {{"plan"}, "see topocoll plan --help"},
       {{"plan", "mak"}, "see topocoll plan --help"},
       {{"plan", "check"}, "see topocoll plan check --help"},
+      {{"plan", "check", "-", "--topology", "-"}, "- is standard input"},
       {{"plan", "show", "--ranks", "0"}, "see topocoll plan show --help"},
       {{"plan", "show", "--collective", "all_redcue"}, "all_reduce"},
       {{"plan", "make", machine, "--collective", "all_redcue"}, "all_reduce"},
       {{"plan", "make", machine, "--nodes", "4"}, "--fabric"},
       {{"plan", "make", machine, "--topology-output", "x"}, "--nodes and --fabric"},
+      {{"plan", "make", machine, "-o", "-", "--json"}, "- is standard output"},
+      {{"plan", "explain", machine, "--svg", "-", "--dot", "-"}, "- is standard output"},
       {{"plan", "simulate", machine, "--sizes", "5x"}, "'5x' is no size"},
+      {{"plan", "simulate", "-", "--plan", "-"}, "- is standard input"},
+      {{"plan", "compare", machine, "-o", "-"}, "--output names a folder"},
       {{"topo", "show", "--synthetic", "core:2", machine}, "give one of"},
+      {{"topo", "show", "--from", "-"}, "a recording is a directory or an archive"},
+      {{"topo", "record", "-"}, "a recording is a directory or an archive"},
+      {{"topo", "diff", "-", "-"}, "- is standard input"},
       {{"topo", "export", "--format", "foo"}, "unknown format 'foo': native"},
       {{"topo", "export", "-o", "x.xml"}, "the ending .xml names no format"},
       {{"options", "p.json", "-o"}, "not expected: p.json -o;"},
@@ -471,6 +479,24 @@ TEST(TopocollCommand, BadCommandLinesAreStatusTwo) {
     EXPECT_TRUE(is_one_line(f.err)) << f.err;
     EXPECT_NE(f.err.find(words), std::string::npos) << f.err;
   }
+}
+
+TEST(TopocollCommand, MinusIsStandardOutput) {
+  const std::string machine = std::string(TOPOCOLL_FIXTURES) + "/dgx1v_8xV100.json";
+  const auto json = [](const std::string& text) { return nlohmann::json::parse(text); };
+  for (const char* command : {"export", "import", "dump"}) {
+    const Finished f = topocoll_command({"topo", command, machine, "-o", "-"});
+    EXPECT_EQ(json(f.out)["topocoll_topology"], 1) << f.err;
+  }
+  const Finished probe =
+      topocoll_command({"topo", "probe", "--no-cache", "--budget-ms", "1", "--json", "-o", "-"});
+  EXPECT_EQ(json(probe.out)["topocoll_topology"], 1) << probe.err;
+  const Finished plan = topocoll_command({"plan", "make", machine, "-o", "-"});
+  EXPECT_EQ(json(plan.out)["topocoll_plan"], 1) << plan.err;
+  const Finished svg = topocoll_command({"plan", "explain", machine, "--svg", "-"});
+  EXPECT_EQ(svg.out.rfind("<svg ", 0), 0U) << svg.err;
+  EXPECT_EQ(svg.out.find("what would help"), std::string::npos);
+  EXPECT_NE(::access("-", F_OK), 0);
 }
 
 TEST(TopocollCommand, HelpHasExamples) {
