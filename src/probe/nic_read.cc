@@ -75,6 +75,7 @@ class Loopback {
     target.length = 1;
     target.lkey = region_->lkey;
     ibv_send_wr request{};
+    request.wr_id = reads_;
     request.sg_list = &target;
     request.num_sge = 1;
     request.opcode = IBV_WR_RDMA_READ;
@@ -112,6 +113,10 @@ class Loopback {
   Status connect(Os& os, std::uint8_t number) {
     const auto port = device_.port(number);
     if (!port.ok()) return port.status();
+    if (port->state != IBV_PORT_ACTIVE) {
+      return failed(fmt::format("it is not active, says libibverbs (state {})",
+                                static_cast<int>(port->state)));
+    }
     std::vector<int> gids = usable_gids(device_, number, *port);
     if (port->link_layer != IBV_LINK_LAYER_ETHERNET && port->lid != 0) gids = {-1};
     Status status = failed("it has no address (GID or LID)");
@@ -178,14 +183,22 @@ class Loopback {
     for (std::uint32_t i = 1;; ++i) {
       const int count = ::ibv_poll_cq(completions_.get(), 1, &done);
       if (count < 0) return failed("ibv_poll_cq failed");
-      if (count > 0) break;
+      if (count > 1) {
+        return failed(fmt::format("ibv_poll_cq gave {} completions where one was wanted", count));
+      }
+      if (count == 1) break;
       shm::relax();
       if (i % 1024 == 0 && os.now() - start > kPatience) {
         return failed(fmt::format("a read did not end within {} ms", kPatience.count()));
       }
     }
+    // One that comes twice would end the next read before its time.
+    if (done.wr_id != reads_) {
+      return failed(fmt::format("a completion of read {} came while read {} was awaited",
+                                done.wr_id, reads_));
+    }
     if (done.status == IBV_WC_SUCCESS) return {};
-    return failed(fmt::format("a read failed: {}", device_.api().wc_status_str(done.status)));
+    return failed("a read failed: " + device_.words(done.status));
   }
 
   // In the order in which they need each other.

@@ -70,6 +70,7 @@ int post_send(ibv_qp* qp, ibv_send_wr* request, ibv_send_wr** refused) {
   ++state().reads;
   if (state().never_completes) return 0;
   ibv_wc done{};
+  done.wr_id = request->wr_id;
   done.status = state().status;
   const auto peer = pairs.find(pair->peer);
   const ibv_sge& to = *request->sg_list;
@@ -86,7 +87,8 @@ int post_send(ibv_qp* qp, ibv_send_wr* request, ibv_send_wr** refused) {
     std::memcpy(target, reinterpret_cast<const void*>(from.remote_addr), to.length);
     if (state().lies) *target ^= 0x10;
   }
-  static_cast<FakeCompletions*>(pair->send_cq)->ready.push_back(done);
+  auto& ready = static_cast<FakeCompletions*>(pair->send_cq)->ready;
+  ready.insert(ready.end(), state().twice ? 2 : 1, done);
   return 0;
 }
 
@@ -95,7 +97,7 @@ int poll_cq(ibv_cq* cq, int most, ibv_wc* done) {
   if (ready.empty() || most < 1) return fails("poll_cq") ? -1 : 0;
   *done = ready.front();
   ready.erase(ready.begin());
-  return 1;
+  return state().polled;
 }
 
 }  // namespace
@@ -111,7 +113,7 @@ ibv_device** ibv_get_device_list(int* count) {
     state().devices[i].copy(list[i]->name, sizeof list[i]->name - 1);
   }
   ++state().alive;
-  *count = static_cast<int>(n);
+  *count = state().listed.value_or(static_cast<int>(n));
   return list;
 }
 
@@ -121,7 +123,9 @@ void ibv_free_device_list(ibv_device** list) {
   delete[] list;
 }
 
-const char* ibv_get_device_name(ibv_device* device) { return device->name; }
+const char* ibv_get_device_name(ibv_device* device) {
+  return state().nameless ? nullptr : device->name;
+}
 
 ibv_context* ibv_open_device(ibv_device* /*device*/) {
   if (fails("ibv_open_device")) return nullptr;
@@ -136,7 +140,7 @@ int ibv_query_port(ibv_context* /*context*/, std::uint8_t port, _compat_ibv_port
   if (fails("ibv_query_port")) return state().error;
   if (port != 1) return EINVAL;
   ibv_port_attr found{};
-  found.state = IBV_PORT_ACTIVE;
+  found.state = state().port_state;
   found.active_mtu = IBV_MTU_1024;
   found.lid = state().lid;
   found.gid_tbl_len = static_cast<int>(state().gids.size());
@@ -248,6 +252,7 @@ int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask) {
 }
 
 const char* ibv_wc_status_str(ibv_wc_status status) {
+  if (state().speechless) return nullptr;
   return status == IBV_WC_RETRY_EXC_ERR ? "transport retry counter exceeded" : "another error";
 }
 

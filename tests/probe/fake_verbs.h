@@ -3,6 +3,7 @@
 
 #include <infiniband/verbs.h>
 
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -19,6 +20,12 @@ struct FakeVerbs {
   std::set<int> silent_gids;   ///< by index: no answer by them
   std::string failing;         ///< the function that fails ...
   int error = 0;               ///< ... with this errno
+  std::optional<int> listed;   ///< as many devices it says there are
+  bool nameless = false;       ///< no device has a name
+  bool speechless = false;     ///< no status has words
+  ibv_port_state port_state = IBV_PORT_ACTIVE;
+  int polled = 1;      ///< completions that there are, it says, if there is one
+  bool twice = false;  ///< each completion comes again
   ibv_wc_status status = IBV_WC_SUCCESS;
   bool never_completes = false;
   bool lies = false;  ///< what is read arrives changed

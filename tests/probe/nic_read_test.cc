@@ -69,6 +69,12 @@ TEST_F(NicReadTest, TakesAnotherAddressWhereOneDoesNotAnswer) {
   expect_failure(Cause::kSystem, "a read failed: transport retry counter exceeded");
 }
 
+TEST_F(NicReadTest, APortThatIsNotActiveIsNotRead) {
+  fake_->port_state = IBV_PORT_DOWN;
+  expect_failure(Cause::kSystem, "port:fake_1/1: it is not active, says libibverbs (state 1)");
+  EXPECT_EQ(fake_->reads, 0);
+}
+
 TEST_F(NicReadTest, AnInfinibandPortHasALid) {
   fake_->ethernet = false;
   fake_->lid = 3;
@@ -109,7 +115,27 @@ TEST_F(NicReadTest, AReadThatNeverEndsIsOver) {
   expect_failure(Cause::kSystem, "ibv_poll_cq failed");
 }
 
+TEST_F(NicReadTest, CompletionsThatNobodyAskedForAreFailures) {
+  fake_->gids = {7};
+  fake_->twice = true;
+  expect_failure(Cause::kSystem, "a completion of read 1 came while read 2 was awaited");
+  fake_->twice = false;
+  fake_->polled = 100;
+  expect_failure(Cause::kSystem, "ibv_poll_cq gave 100 completions where one was wanted");
+}
+
+TEST_F(NicReadTest, TheLibraryMayHaveNoWords) {
+  fake_->status = IBV_WC_WR_FLUSH_ERR;
+  fake_->speechless = true;
+  expect_failure(Cause::kSystem, "a read failed: no words for it (status 5)");
+  fake_->nameless = true;
+  expect_failure(Cause::kUnsupported, "fake_1: libibverbs does not list it (2 devices)");
+}
+
 TEST_F(NicReadTest, WhatIsNotThereIsUnsupported) {
+  fake_->listed = -1;
+  expect_failure(Cause::kUnsupported, "fake_1: libibverbs does not list it (0 devices)");
+  fake_->listed.reset();
   fake_->devices = {"other_0"};
   expect_failure(Cause::kUnsupported, "fake_1: libibverbs does not list it (1 device)");
   const auto none = measure_nic_read(Os::real(), read_of("fake_1"), 2ms, "libnothing.so.9");

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <string_view>
 #include <system_error>
@@ -13,6 +14,14 @@
 #undef ibv_reg_mr
 
 namespace topocoll::verbs {
+namespace {
+
+/// Every text of the library's comes through here: a provider may have none.
+std::string_view text(const char* of_library) {
+  return of_library == nullptr ? std::string_view() : std::string_view(of_library);
+}
+
+}  // namespace
 
 Result<Device> Device::open(const std::string& name, const std::string& library) {
   auto opened = Library::open(library);
@@ -25,8 +34,9 @@ Result<Device> Device::open(const std::string& name, const std::string& library)
   ibv_device** list = api.get_device_list(&count);
   if (list == nullptr) return device.failed("ibv_get_device_list", errno);
   const std::unique_ptr<ibv_device*, void (*)(ibv_device**)> owner(list, api.free_device_list);
+  count = std::max(count, 0);
   for (int i = 0; i < count; ++i) {
-    if (api.get_device_name(list[i]) != std::string_view(name)) continue;
+    if (text(api.get_device_name(list[i])) != name) continue;
     errno = 0;
     device.context_ = {api.open_device(list[i]), api.close_device};
     if (!device.context_) return device.failed("ibv_open_device", errno);
@@ -118,6 +128,15 @@ Result<QueuePair> Device::make_queue_pair(ibv_cq* completions, std::uint32_t dep
 Status Device::modify(const QueuePair& pair, ibv_qp_attr attributes, int mask) const {
   const int error = api_.modify_qp(pair.get(), &attributes, mask);
   return error == 0 ? Status() : failed("ibv_modify_qp", error);
+}
+
+std::string Device::words(ibv_wc_status status) const {
+  std::string words(text(api_.wc_status_str(status)));
+  // They end up on a terminal.
+  std::replace_if(
+      words.begin(), words.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  return fmt::format("{} (status {})", words.empty() ? "no words for it" : words,
+                     static_cast<int>(status));
 }
 
 }  // namespace topocoll::verbs

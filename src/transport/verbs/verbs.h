@@ -67,6 +67,8 @@ class Device {
   /// Of the kind IBV_QPT_RC, for `depth` requests at a time of one piece of memory each.
   Result<QueuePair> make_queue_pair(ibv_cq* completions, std::uint32_t depth) const;
   Status modify(const QueuePair& pair, ibv_qp_attr attributes, int mask) const;
+  /// The library's words for a completion's status, and its number.
+  [[nodiscard]] std::string words(ibv_wc_status status) const;
 
  private:
   Device(std::string name, Library library)
