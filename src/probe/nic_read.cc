@@ -26,6 +26,8 @@ constexpr int kReadsOfSample = 16;
 constexpr int kWakingReads = 64;  ///< a device that nobody uses sleeps
 constexpr int kMostGids = 8;
 constexpr std::chrono::milliseconds kPatience{200};  ///< retries are over sooner
+/// After this no other address of the port is tried: each may take a second to be refused.
+constexpr std::chrono::milliseconds kConnecting{500};
 constexpr StopRule kRule{.half_width = 0.01};        ///< a NUMA hop is some per cent
 constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ;
 
@@ -120,11 +122,12 @@ class Loopback {
     std::vector<int> gids = usable_gids(device_, number, *port);
     if (port->link_layer != IBV_LINK_LAYER_ETHERNET && port->lid != 0) gids = {-1};
     Status status = failed("it has no address (GID or LID)");
+    const TimePoint start = os.now();
     for (const int gid : gids) {
       status = connect(asking_, answering_->qp_num, number, *port, gid);
       if (status.ok()) status = connect(answering_, asking_->qp_num, number, *port, gid);
       if (status.ok()) status = read(os);
-      if (status.ok()) return status;
+      if (status.ok() || os.now() - start > kConnecting) return status;
     }
     return status;
   }
@@ -220,18 +223,28 @@ Result<Figure> measure(Os& os, const NicRead& read, std::chrono::milliseconds ti
   if (!memory.ok()) return memory.status();
   auto port = Loopback::open(os, read, std::move(*memory), library);
   if (!port.ok()) return port.status();
-  for (int i = 0; i < kWakingReads; ++i) {
-    if (Status s = port->read(os); !s.ok()) return s;
-  }
-  StopRule rule = kRule;
-  rule.time = time;
-  Sampler sampler(os, rule);
-  while (!sampler.done()) {
+  const TimePoint end = os.now() + time;
+  const auto sample = [&](int most) -> Result<double> {
     const TimePoint start = os.now();
-    for (int i = 0; i < kReadsOfSample; ++i) {
+    int reads = 0;
+    while (reads < most && (reads == 0 || os.now() < end)) {
       if (Status s = port->read(os); !s.ok()) return s;
+      ++reads;
     }
-    sampler.add(std::max(nanoseconds_since(os, start), 1.0) / kReadsOfSample);
+    return std::max(nanoseconds_since(os, start), 1.0) / reads;
+  };
+  auto ns = sample(kWakingReads);
+  if (!ns.ok()) return ns.status();
+  StopRule rule = kRule;
+  rule.time = std::max(std::chrono::duration_cast<std::chrono::milliseconds>(end - os.now()),
+                       std::chrono::milliseconds(0));
+  Sampler sampler(os, rule);
+  // So slow a port was awake for most of it, and there is no time for another read.
+  if (os.now() >= end) sampler.add(*ns);
+  while (!sampler.done()) {
+    ns = sample(kReadsOfSample);
+    if (!ns.ok()) return ns.status();
+    sampler.add(*ns);
   }
   return sampler.take(Better::kLower);
 }

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <thread>
 
 #undef ibv_query_port
 #undef ibv_reg_mr
@@ -68,6 +69,7 @@ int post_send(ibv_qp* qp, ibv_send_wr* request, ibv_send_wr** refused) {
   if (pair->state != IBV_QPS_RTS || request->opcode != IBV_WR_RDMA_READ) return EINVAL;
   if ((request->send_flags & IBV_SEND_SIGNALED) == 0 || request->num_sge != 1) return EINVAL;
   ++state().reads;
+  std::this_thread::sleep_for(state().posting);
   if (state().never_completes) return 0;
   ibv_wc done{};
   done.wr_id = request->wr_id;

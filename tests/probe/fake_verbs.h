@@ -3,6 +3,7 @@
 
 #include <infiniband/verbs.h>
 
+#include <chrono>
 #include <optional>
 #include <set>
 #include <string>
@@ -24,8 +25,9 @@ struct FakeVerbs {
   bool nameless = false;       ///< no device has a name
   bool speechless = false;     ///< no status has words
   ibv_port_state port_state = IBV_PORT_ACTIVE;
-  int polled = 1;      ///< completions that there are, it says, if there is one
-  bool twice = false;  ///< each completion comes again
+  std::chrono::milliseconds posting{0};  ///< what asking for a read takes
+  int polled = 1;                        ///< completions that there are, it says, if there is one
+  bool twice = false;                    ///< each completion comes again
   ibv_wc_status status = IBV_WC_SUCCESS;
   bool never_completes = false;
   bool lies = false;  ///< what is read arrives changed
