@@ -7,7 +7,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
-#include <optional>
+#include <future>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <new>
 #include <span>
 #include <system_error>
 #include <utility>
@@ -249,22 +253,53 @@ Result<Figure> measure(Os& os, const NicRead& read, std::chrono::milliseconds ti
   return sampler.take(Better::kLower);
 }
 
+/// What each library gets that has not come back from a call.
+struct Silent {
+  std::mutex mutex;
+  std::map<std::string, Status> libraries;
+};
+
+Silent& silent() {
+  static Silent silent;
+  return silent;
+}
+
+Status silence_of(const std::string& library) {
+  const std::lock_guard lock(silent().mutex);
+  const auto found = silent().libraries.find(library);
+  return found == silent().libraries.end() ? Status() : found->second;
+}
+
 }  // namespace
 
 Result<Figure> measure_nic_read(Os& os, const NicRead& read, std::chrono::milliseconds time,
-                                const std::string& library) {
-  std::optional<Result<Figure>> result;
-  const auto run = [&]() -> Result<Figure> {
+                                const std::string& library, std::chrono::milliseconds patience) {
+  if (Status s = silence_of(library); !s.ok()) return s;
+  // Copies, since this thread may be gone when a call comes back.
+  const auto run = [&os, read, time, library]() -> Result<Figure> {
     if (os.pin_thread(read.cpu)) return measure(os, read, time, library);
     return Status(Cause::kSystem,
                   fmt::format("CPU {}: no thread may run there any more", read.cpu));
   };
-  auto thread = start_thread("topocoll-probe",
-                             [&] { static_cast<void>(has_memory_for([&] { result = run(); })); });
+  const auto task = std::make_shared<std::packaged_task<Result<Figure>()>>(run);
+  auto figure = task->get_future();
+  auto thread = start_thread("topocoll-probe", [task] { (*task)(); });
   if (!thread.ok()) return thread.status();
+  if (figure.wait_for(patience) != std::future_status::ready) {
+    thread->detach();
+    Status s(Cause::kTimeout, fmt::format("{}: libibverbs did not answer within {} ms; no port is "
+                                          "measured after that",
+                                          read.to, patience.count()));
+    const std::lock_guard lock(silent().mutex);
+    silent().libraries.emplace(library, s);
+    return s;
+  }
   thread->join();
-  if (!result) return Status(Cause::kResource, read.to + ": out of memory");
-  return std::move(*result);
+  try {
+    return figure.get();
+  } catch (const std::bad_alloc&) {
+    return Status(Cause::kResource, read.to + ": out of memory");
+  }
 }
 
 }  // namespace topocoll
@@ -274,7 +309,8 @@ Result<Figure> measure_nic_read(Os& os, const NicRead& read, std::chrono::millis
 namespace topocoll {
 
 Result<Figure> measure_nic_read(Os& /*os*/, const NicRead& read, std::chrono::milliseconds /*time*/,
-                                const std::string& /*library*/) {
+                                const std::string& /*library*/,
+                                std::chrono::milliseconds /*patience*/) {
   return Status(Cause::kUnsupported,
                 read.device + ": topocoll was built without libibverbs (Debian: libibverbs-dev)");
 }

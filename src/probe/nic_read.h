@@ -8,7 +8,9 @@
 //
 // Thread rule: any thread; a thread of its own measures. Failure rule: kUnsupported without
 // libibverbs, its header at build time, or the device; kSystem if a CPU cannot be had or the port
-// fails or does not answer, kResource if too little memory may be locked.
+// fails or does not answer, kResource if too little memory may be locked. kTimeout if a call into
+// libibverbs does not come back: its thread is left behind, and every later call of this process
+// gets the same error at once, since that thread may hold the library's locks.
 #pragma once
 
 #include <chrono>
@@ -22,8 +24,11 @@
 
 namespace topocoll {
 
-/// Nanoseconds of one read, from asking to its completion.
+/// Nanoseconds of one read, from asking to its completion. The reads take `time`, and as long as
+/// one of them lasts; with all that comes before them they have `patience`. A thread that is left
+/// behind uses `os` whenever its call comes back.
 Result<Figure> measure_nic_read(Os& os, const NicRead& read, std::chrono::milliseconds time,
-                                const std::string& library = "libibverbs.so.1");
+                                const std::string& library = "libibverbs.so.1",
+                                std::chrono::milliseconds patience = std::chrono::seconds(5));
 
 }  // namespace topocoll

@@ -3,6 +3,7 @@
 #include "probe/fake_verbs.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <map>
@@ -36,6 +37,7 @@ std::map<std::uint32_t, FakePair*> pairs;
 std::uint32_t last_number = 100;
 
 bool fails(const char* function) {
+  if (state().hanging == function) state().release.wait();
   if (state().failing != function) return false;
   errno = state().error;
   return true;
@@ -96,7 +98,8 @@ int post_send(ibv_qp* qp, ibv_send_wr* request, ibv_send_wr** refused) {
 
 int poll_cq(ibv_cq* cq, int most, ibv_wc* done) {
   auto& ready = static_cast<FakeCompletions*>(cq)->ready;
-  if (ready.empty() || most < 1) return fails("poll_cq") ? -1 : 0;
+  const bool failing = fails("poll_cq");
+  if (ready.empty() || most < 1) return failing ? -1 : 0;
   *done = ready.front();
   ready.erase(ready.begin());
   return state().polled;
@@ -136,7 +139,11 @@ ibv_context* ibv_open_device(ibv_device* /*device*/) {
   context.ops.poll_cq = poll_cq;
   return made(context);
 }
-int ibv_close_device(ibv_context* context) { return gone(context); }
+int ibv_close_device(ibv_context* context) {
+  gone(context);
+  ++std::atomic_ref(state().closed);
+  return 0;
+}
 
 int ibv_query_port(ibv_context* /*context*/, std::uint8_t port, _compat_ibv_port_attr* attributes) {
   if (fails("ibv_query_port")) return state().error;

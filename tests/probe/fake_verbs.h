@@ -4,6 +4,7 @@
 #include <infiniband/verbs.h>
 
 #include <chrono>
+#include <future>
 #include <optional>
 #include <set>
 #include <string>
@@ -21,9 +22,11 @@ struct FakeVerbs {
   std::set<int> silent_gids;   ///< by index: no answer by them
   std::string failing;         ///< the function that fails ...
   int error = 0;               ///< ... with this errno
-  std::optional<int> listed;   ///< as many devices it says there are
-  bool nameless = false;       ///< no device has a name
-  bool speechless = false;     ///< no status has words
+  std::string hanging;         ///< the function that does not come back ...
+  std::shared_future<void> release;  ///< ... before this
+  std::optional<int> listed;         ///< as many devices it says there are
+  bool nameless = false;             ///< no device has a name
+  bool speechless = false;           ///< no status has words
   ibv_port_state port_state = IBV_PORT_ACTIVE;
   std::chrono::milliseconds posting{0};  ///< what asking for a read takes
   int polled = 1;                        ///< completions that there are, it says, if there is one
@@ -32,6 +35,7 @@ struct FakeVerbs {
   bool never_completes = false;
   bool lies = false;  ///< what is read arrives changed
   int alive = 0;      ///< objects made less objects destroyed
+  int closed = 0;     ///< devices; by std::atomic_ref, for tests that cannot join a thread
   int reads = 0;
   int gid_used = -1;  ///< -1: the LID
 };

@@ -2,11 +2,17 @@
 #include "probe/nic_read.h"
 
 #ifdef TOPOCOLL_VERBS
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
+#include <filesystem>
+#include <future>
 #include <random>
+#include <thread>
 
 #include "probe/fake_verbs.h"
 #include "support/cpus.h"
@@ -158,6 +164,33 @@ TEST_F(NicReadTest, TheLibraryMayHaveNoWords) {
   expect_failure(Cause::kSystem, "a read failed: no words for it (status 5)");
   fake_->nameless = true;
   expect_failure(Cause::kUnsupported, "fake_1: libibverbs does not list it (2 devices)");
+}
+
+/// One that has hung once is never asked again, so each function has a library of its own.
+TEST_F(NicReadTest, ALibraryThatDoesNotComeBackIsLeftAlone) {
+  namespace fs = std::filesystem;
+  for (const char* function : {"ibv_get_device_list", "ibv_modify_qp", "poll_cq"}) {
+    const std::string library =
+        fmt::format("{}/topocoll_{}_{}.so", ::testing::TempDir(), function, ::getpid());
+    fs::copy_file(TOPOCOLL_FAKE_VERBS, library, fs::copy_options::overwrite_existing);
+    const testing::FakeLibrary<FakeVerbs> fake(library.c_str(), "fake_verbs_state");
+    std::promise<void> release;
+    fake->hanging = function;
+    fake->release = release.get_future().share();
+    const auto hung = measure_nic_read(Os::real(), read_of("fake_1"), 2ms, library, 300ms);
+    EXPECT_EQ(hung.status().cause(), Cause::kTimeout) << function;
+    EXPECT_THAT(hung.status().text(),
+                HasSubstr("port:fake_1/1: libibverbs did not answer within 300 ms"));
+    const auto after = measure_nic_read(Os::real(), read_of("fake_0"), 2ms, library);
+    EXPECT_EQ(after.status().text(), hung.status().text()) << "not asked, and one note for all";
+    fs::remove(library);
+    release.set_value();
+    const auto closed = [&] { return std::atomic_ref(fake->closed).load(); };
+    for (int i = 0; i < 5000 && closed() == 0; ++i) std::this_thread::sleep_for(1ms);
+    ASSERT_EQ(closed(), 1) << "the thread that was left behind goes on, once";
+    EXPECT_EQ(fake->alive, 0);
+  }
+  EXPECT_TRUE(measure().ok()) << "another library";
 }
 
 TEST_F(NicReadTest, WhatIsNotThereIsUnsupported) {

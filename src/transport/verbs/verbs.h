@@ -5,7 +5,8 @@
 //
 // Thread rule: a device may be used by any thread, all else by one at a time. Failure rule: no
 // library or no such device is kUnsupported, what would have to be locked in memory and may not is
-// kResource, the rest kSystem; the text names the device and the call.
+// kResource, the rest kSystem; the text names the device and the call. A call that never returns is
+// for the caller to leave behind.
 #pragma once
 
 #include <infiniband/verbs.h>
