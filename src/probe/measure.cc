@@ -69,7 +69,8 @@ class Measurer {
 
   Status operator()(const NicRead& read) {
     const auto figure = measure_nic_read(os_, read, kNicTime);
-    // Not missing, whatever the reason: every probe tries ports again that have no figure.
+    // Not missing, whatever the reason: every probe tries ports again that have no figure, and
+    // whoever has an earlier one counts what is lost.
     if (figure.ok()) {
       edge_of(topology_, read.from, read.to, "transfer").latency_ns = *figure;
     } else {
@@ -103,9 +104,9 @@ class Measurer {
   std::set<std::string> notes_;
 };
 
-bool has_transfer(const Topology& topology, const NicRead& read) {
+bool has_transfer(const Topology& topology, const std::string& from, const std::string& to) {
   return std::any_of(topology.edges.begin(), topology.edges.end(), [&](const TopologyEdge& e) {
-    return e.kind == "transfer" && e.from == read.from && e.to == read.to;
+    return e.kind == "transfer" && e.from == from && e.to == to;
   });
 }
 
@@ -152,7 +153,7 @@ std::vector<ProbeTask> sentinel_tasks(const Topology& kept, const Topology& mach
   }
   std::mt19937_64 random(0);
   for (const NicRead& read : choose_nic_reads(machine, random)) {
-    if (!has_transfer(kept, read)) continue;
+    if (!has_transfer(kept, read.from, read.to)) continue;
     tasks.emplace_back(read);
     break;
   }
@@ -165,12 +166,21 @@ std::vector<ProbeTask> unmeasured_ports(const Topology& kept, const Topology& ma
   std::vector<ProbeTask> tasks;
   const auto reads = choose_nic_reads(machine, random);
   for (const NicRead& read : reads) {
-    if (has_transfer(kept, read)) known.insert(read.to);
+    if (has_transfer(kept, read.from, read.to)) known.insert(read.to);
   }
   for (const NicRead& read : reads) {
     if (known.insert(read.to).second) tasks.emplace_back(read);
   }
   return tasks;
+}
+
+std::size_t lost_ports(const Topology& kept, const Topology& fresh) {
+  const auto lost = std::count_if(kept.edges.begin(), kept.edges.end(), [&](const auto& edge) {
+    const TopologyNode* port = kept.find(edge.to);
+    return edge.kind == "transfer" && port != nullptr && port->kind == NodeKind::kNicPort &&
+           !has_transfer(fresh, edge.from, edge.to);
+  });
+  return static_cast<std::size_t>(lost);
 }
 
 std::size_t edges_of(const std::vector<ProbeTask>& tasks) {

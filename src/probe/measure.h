@@ -29,6 +29,10 @@ std::vector<ProbeTask> sentinel_tasks(const Topology& kept, const Topology& mach
 /// Of each port of `machine` that `kept` has no figure of: it may be active only now.
 std::vector<ProbeTask> unmeasured_ports(const Topology& kept, const Topology& machine);
 
+/// How many figures of ports `kept` has that `fresh` has none of: a port that was measured once may
+/// be so again.
+std::size_t lost_ports(const Topology& kept, const Topology& fresh);
+
 /// How many edges the tasks give if all succeed.
 std::size_t edges_of(const std::vector<ProbeTask>& tasks);
 
@@ -38,8 +42,8 @@ struct MeasureRequest {
 };
 
 /// Runs the tasks in their order and adds their edges to `topology`. Returns how many are missing
-/// that may succeed another time: the time was over, a CPU was busy, or memory was short. Ports are
-/// none of them, see unmeasured_ports().
+/// that may succeed another time: the time was over, a CPU was busy, or memory was short. Ports
+/// that fail are none of them, see unmeasured_ports() and lost_ports().
 std::size_t measure(Os& os, const std::vector<ProbeTask>& tasks, const MeasureRequest& request,
                     Topology& topology);
 

@@ -91,9 +91,10 @@ std::unique_ptr<GpuBench> open_bench(Topology& machine) {
   return std::move(opened->bench);
 }
 
-/// Whether a few figures are still the same; a note says which is not.
-Check check(const Topology& kept, const ProbeOptions& options, std::uint64_t seed, GpuBench* bench,
-            Topology& machine) {
+/// Whether a few figures are still the same; if they are not, or cannot be had, a note says so.
+Check check(Start& begun, const ProbeOptions& options, std::uint64_t seed, GpuBench* bench) {
+  const Topology& kept = begun.kept->topology;
+  Topology& machine = begun.machine;
   const auto tasks = sentinel_tasks(kept, machine);
   Topology fresh = machine;
   fresh.notes.clear();
@@ -108,8 +109,13 @@ Check check(const Topology& kept, const ProbeOptions& options, std::uint64_t see
     machine.notes.push_back("measured anew: " + what);
   }
   if (!changed.empty()) return Check::kContradicted;
+  if (missing == 0 && !tasks.empty()) return Check::kHolds;
   // A sentinel that cannot be measured says nothing for the rest.
-  return missing == 0 && !tasks.empty() ? Check::kHolds : Check::kUnclear;
+  machine.notes.push_back(
+      fmt::format("measured anew: an earlier probe ({}) could not be checked{}{}",
+                  cache_path(begun.directory, machine), fresh.notes.empty() ? "" : ": ",
+                  fmt::join(fresh.notes, "; ")));
+  return Check::kUnclear;
 }
 
 /// What an earlier probe could not use and this one can.
@@ -188,7 +194,7 @@ Result<Topology> probe_topology(const ProbeOptions& options) {
                                         fmt::join(devices, ", ")));
     begun->kept.reset();  // however full it is of the rest
   } else if (begun->kept) {
-    switch (check(begun->kept->topology, options, seed, bench.get(), machine)) {
+    switch (check(*begun, options, seed, bench.get())) {
       case Check::kHolds:
         take_over(*begun->kept, machine);
         machine.notes.push_back("measured by an earlier probe, checked now: " +
@@ -221,6 +227,7 @@ Result<Topology> probe_topology(const ProbeOptions& options) {
   if (has_gpus && !options.gpus) {
     machine.notes.emplace_back("GPUs were left out, so the result is not kept");
   } else if (!begun->directory.empty()) {
+    if (begun->kept) missing += lost_ports(begun->kept->topology, machine);
     keep_fuller(*begun, missing, first_note);
   }
   return std::move(machine);

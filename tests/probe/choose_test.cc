@@ -158,6 +158,11 @@ TEST(ChooseNicReads, OneReadTellsWhetherAKeptResultHoldsAndPortsWithoutAnyAreTri
   kept.edges.push_back({"numa:1", "port:a/1", "transfer", {}, {{}, 1520.0}});
   EXPECT_THAT(ports(sentinel_tasks(kept, t)), ElementsAre("numa:1 port:a/1"));
   EXPECT_THAT(ports(unmeasured_ports(kept, t)), ElementsAre("numa:0 port:c/3"));
+  Topology fresh = t;
+  fresh.edges.push_back({"numa:0", "port:c/3", "transfer", {}, {{}, 1520.0}});
+  EXPECT_EQ(lost_ports(kept, fresh), 1u) << "another port makes up for none";
+  fresh.edges.push_back(kept.edges.back());
+  EXPECT_EQ(lost_ports(kept, fresh), 0u);
   Topology down = t;
   for (TopologyNode& node : down.nodes) {
     if (node.id == "port:a/1") node.attributes["state"] = "DOWN";

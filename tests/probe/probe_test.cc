@@ -155,6 +155,22 @@ TEST_F(Probe, AnIncompleteResultIsMeasuredAnewAndReplacesNoFullerOne) {
   EXPECT_EQ(missing(), left) << "a poorer result took a fuller one's place";
 }
 
+TEST_F(Probe, AKeptResultThatCannotBeCheckedIsMeasuredAnewAndStays) {
+  Topology machine = known_topology().value();
+  machine.edges.push_back(
+      {"numa:0", "cpu:" + std::to_string(two_cpus()[0]), "memory", {{}, 5.0}, {}});
+  ASSERT_TRUE(keep(directory_, machine).ok());
+  ProbeOptions none;
+  none.budget = 0ms;
+  const auto t = probe_topology(none);
+  ASSERT_TRUE(t.ok());
+  EXPECT_THAT(t->notes, Contains(AllOf(HasSubstr("measured anew: an earlier probe"),
+                                       HasSubstr("could not be checked: "),
+                                       HasSubstr("the 0 ms for them were over"))));
+  EXPECT_THAT(t->notes, Contains(HasSubstr("the result is not kept: it lacks ")));
+  EXPECT_EQ(load_kept(directory_, machine).value()->missing, 0u);
+}
+
 TEST_F(Probe, WorksWithoutAUsableCache) {
   std::ofstream(directory_) << "a file";
   const auto t = probe_topology();
