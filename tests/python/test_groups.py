@@ -367,6 +367,18 @@ def test_unknown_environment_variable() -> None:
     results(2, _unknown_option, init=False, environment={"TOPOCOLL_COMIT": "strict"})
 
 
+def _one_bad_option(job: Job) -> None:
+    if job.rank == 1:
+        os.environ["TOPOCOLL_SPIN_US"] = "-4"
+    with raises("invalid_argument", "TOPOCOLL_SPIN_US: '-4'"):
+        job.init()
+
+
+def test_a_bad_option_of_one_rank_is_told_to_the_others() -> None:
+    """Bad input: nobody waits for a rank that cannot come."""
+    results(3, _one_bad_option, init=False, timeout=datetime.timedelta(seconds=300))
+
+
 def _builds(job: Job) -> str:
 
     with raises("version", "torch 2.1[19]") as caught:

@@ -150,7 +150,8 @@ def _check_interface(loaded: ModuleType, info: Any, torch: Any) -> None:
         )
         Backend.shutdown(probe)
     except CollectiveError:
-        raise  # it works so far as to say what is wrong, which is not the interface
+        # Not the interface's fault: the group that is about to be made says so, and tells its other ranks.
+        return
     except Exception as error:
         seen = (f"{type(error).__name__}: {error}",)
     if seen != ("topocoll", 1, True, True, 7.0):
