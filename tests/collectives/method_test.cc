@@ -146,9 +146,28 @@ TEST_F(MethodTest, TheRingIsTriedOnlyWhereASlotWouldDo) {
     run(c, 10'000, bytes, [](Method m) { return m.ring ? 1.0 : 0.87; });
     EXPECT_FALSE(now(bytes).ring) << bytes;
   }
+  MethodChooser poor(*header_, tuning_, {kCopies, 32 << 10, 0, 8 << 10, [] { return false; }});
+  run(poor, 4000, 16 << 10, ring_wins);
+  EXPECT_FALSE(now(16 << 10).ring) << "there is no memory for it";
   MethodChooser told = chooser();
   run(told, 4000, 16 << 10, ring_wins);
   EXPECT_FALSE(now(16 << 10).ring);
+}
+
+TEST_F(MethodTest, TheRingIsUsedAtOnceWhereTheProbeAdvisesItAndThereIsMemory) {
+  const auto even = [](Method) { return 1.0; };
+  tuning_.ring_from_bytes = 16 << 10;
+  int asked = 0;
+  MethodChooser poor(*header_, tuning_, {kCopies, 32 << 10, 0, 8 << 10, [&] { return ++asked == 0; }});
+  run(poor, 1, 16 << 10, even);
+  EXPECT_FALSE(now(16 << 10).ring);
+  run(poor, 4000, 32 << 10, even);
+  EXPECT_EQ(asked, 1) << "who asked in vain does not ask again";
+  MethodChooser c = chooser(0, 8 << 10);
+  run(c, 1, 8 << 10, even);
+  EXPECT_FALSE(now(8 << 10).ring);
+  run(c, 1, 16 << 10, even);
+  EXPECT_TRUE(now(16 << 10).ring);
 }
 
 /// The first operations the other way are cheap: lines that were left alone are nobody else's.

@@ -44,6 +44,7 @@ void CpuCollectives::learn(const std::vector<CopyKind>& copies) {
   const bool plan_is_free = c_.ranks == 2 && all_reduce() == AllReduceAlgorithm::kAuto;
   if (plan_is_free) options.two_shot_min_bytes = kMinTwoShotBytes;
   if (c_.tuning.ring_from_bytes != 0) options.ring_min_bytes = kMinRingBytes;
+  options.has_ring = [this] { return c_.segment->commit_ring(*c_.os, c_.tuning.ring_bytes).ok(); };
   chooser_.emplace(c_.segment->header(), c_.tuning, std::move(options));
 }
 

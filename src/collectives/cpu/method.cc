@@ -43,8 +43,7 @@ std::size_t method_class_bytes(int size_class) { return kMinMethodBytes << size_
 
 Method first_method(const shm::Tuning& tuning, std::size_t bytes) {
   const bool small = bytes < tuning.small_copy_bytes;
-  return {small ? CopyKind::kMemcpy : static_cast<CopyKind>(tuning.slot_copy), bytes >= tuning.two_shot_bytes,
-          tuning.ring_from_bytes != 0 && bytes >= tuning.ring_from_bytes};
+  return {small ? CopyKind::kMemcpy : static_cast<CopyKind>(tuning.slot_copy), bytes >= tuning.two_shot_bytes};
 }
 
 Method current_method(const shm::SegmentHeader& header, const shm::Tuning& tuning, std::size_t bytes) {
@@ -61,7 +60,15 @@ MethodChooser::MethodChooser(shm::SegmentHeader& header, const shm::Tuning& tuni
     c.incumbent = first_method(tuning, method_class_bytes(k));
     c.interval = first_interval(k);
     c.wait = kFirstWait;
+    c.ring_first = tuning.ring_from_bytes != 0 && method_class_bytes(k) >= tuning.ring_from_bytes;
   }
+}
+
+bool MethodChooser::may_ring(int size_class) {
+  const std::size_t bytes = method_class_bytes(size_class);
+  if (options_.ring_min_bytes == 0 || bytes < options_.ring_min_bytes || bytes > options_.eager_bytes) return false;
+  if (!options_.has_ring()) options_.ring_min_bytes = 0;
+  return options_.ring_min_bytes != 0;
 }
 
 std::size_t MethodChooser::settling(const Class& c, std::size_t bytes) const {
@@ -82,7 +89,7 @@ void MethodChooser::publish(int size_class, Method method) const {
   header_.methods[static_cast<std::size_t>(size_class)].store(method.packed(), std::memory_order_relaxed);
 }
 
-void MethodChooser::start_round(Class& c, int size_class, CollectiveKind kind) const {
+void MethodChooser::start_round(Class& c, int size_class, CollectiveKind kind) {
   c.kind = kind;
   c.entrant = c.turn = c.size = 0;
   c.best.fill(std::numeric_limits<double>::max());
@@ -95,7 +102,7 @@ void MethodChooser::start_round(Class& c, int size_class, CollectiveKind kind) c
     if (options_.two_shot_min_bytes != 0 && bytes >= options_.two_shot_min_bytes) {
       c.entrants[c.size++] = {c.incumbent.copy, !c.incumbent.two_shot, c.incumbent.ring};
     }
-    if (options_.ring_min_bytes != 0 && bytes >= options_.ring_min_bytes && bytes <= options_.eager_bytes) {
+    if (may_ring(size_class)) {
       c.entrants[c.size++] = {c.incumbent.copy, c.incumbent.two_shot, !c.incumbent.ring};
     }
   }
@@ -105,6 +112,11 @@ void MethodChooser::start_round(Class& c, int size_class, CollectiveKind kind) c
 bool MethodChooser::begin(CollectiveKind kind, std::size_t bytes) {
   const int size_class = method_class(bytes);
   Class& c = classes_[static_cast<std::size_t>(size_class)];
+  if (c.ring_first) {
+    c.ring_first = false;
+    c.incumbent.ring = may_ring(size_class);
+    publish(size_class, c.incumbent);
+  }
   if (c.size == 0) {
     if (c.generation != generation_) {
       // Another class has changed, so the machine may have: try at once.

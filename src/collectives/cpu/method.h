@@ -17,6 +17,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "collectives/cpu/copy.h"
@@ -46,7 +47,7 @@ inline constexpr std::size_t kMinMethodBytes = 512;
 int method_class(std::size_t bytes);
 std::size_t method_class_bytes(int size_class);
 
-/// What the start-up probe advises.
+/// What the start-up probe advises, but for the ring: rank 0 sees first whether there is memory for it.
 Method first_method(const shm::Tuning& tuning, std::size_t bytes);
 /// What to use for a message of `bytes` now.
 Method current_method(const shm::SegmentHeader& header, const shm::Tuning& tuning, std::size_t bytes);
@@ -58,6 +59,8 @@ class MethodChooser {
     std::size_t eager_bytes = 0;         ///< up to here ranks copy before they have heard of rank 0
     std::size_t two_shot_min_bytes = 0;  ///< all_reduce from here may change its plan; 0: never
     std::size_t ring_min_bytes = 0;      ///< all_reduce from here to eager_bytes may use the ring; 0: never
+    /// Asked before the ring is used where a slot would do: whether there is memory for it.
+    std::function<bool()> has_ring = [] { return true; };
   };
 
   /// Publishes in the segment's header.
@@ -86,11 +89,14 @@ class MethodChooser {
     double expected = 0;              ///< ns per byte of the incumbent in its last round; 0: unknown
     int surprises = 0;                ///< operations in a row that took much more or less than that
     bool prompted = false;            ///< this round is due to another class's change
+    bool ring_first = false;          ///< the probe advises the ring, which nobody has used yet
     bool winning = false;             ///< `challenger` won the last round
     Method challenger;
   };
 
-  void start_round(Class& c, int size_class, CollectiveKind kind) const;
+  void start_round(Class& c, int size_class, CollectiveKind kind);
+  /// Whether messages of this class that a slot holds may go through the ring.
+  [[nodiscard]] bool may_ring(int size_class);
   static void watch(Class& c, double cost);
   void end_round(Class& c, int size_class);
   void publish(int size_class, Method method) const;

@@ -92,7 +92,7 @@ inline constexpr int kMethodClasses = 32;
 struct Tuning {
   double flag_latency_ns = 0;       ///< one way between ranks 0 and 1; 0: not measured
   std::uint64_t eager_bytes = 0;    ///< payloads up to this travel in entry slots
-  /// Of these, payloads from this size rather go through the ring, as the first guess; 0: never.
+  /// Of these, payloads from this size rather go through the ring, as rank 0's first guess; 0: never.
   std::uint64_t ring_from_bytes = 0;
   std::uint64_t stream_bytes = 0;   ///< outputs from this size are written around the caches
   std::uint64_t ring_bytes = 0;     ///< of its part of the ring a rank goes round through, beyond its need
