@@ -57,17 +57,15 @@ std::string DevicePaths::through_switch(std::size_t a, std::size_t b) const {
 std::string DevicePaths::tree_path(std::size_t a, std::size_t b) const {
   const auto up_a = tree_.path_up(a);
   const auto up_b = tree_.path_up(b);
-  std::size_t depth_a = 0;
-  std::size_t depth_b = 0;
-  std::size_t meet = TopologyTree::kNone;
-  for (depth_a = 0; depth_a < up_a.size() && meet == TopologyTree::kNone; ++depth_a) {
-    const auto found = std::find(up_b.begin(), up_b.end(), up_a[depth_a]);
-    if (found == up_b.end()) continue;
-    meet = up_a[depth_a];
-    depth_b = static_cast<std::size_t>(found - up_b.begin());
-    break;
+  // From the root down to where they part.
+  std::size_t depth_a = up_a.size();
+  std::size_t depth_b = up_b.size();
+  while (depth_a > 0 && depth_b > 0 && up_a[depth_a - 1] == up_b[depth_b - 1]) {
+    --depth_a;
+    --depth_b;
   }
-  if (meet == TopologyTree::kNone) return between_roots(up_a.back(), up_b.back());
+  if (depth_a == up_a.size()) return between_roots(up_a.back(), up_b.back());
+  const std::size_t meet = up_a[depth_a];
   if (node(meet).kind == NodeKind::kPciBridge) {
     const bool near = is_one_switch(up_a, depth_a) && is_one_switch(up_b, depth_b);
     return near ? "PIX" : "PXB";

@@ -21,6 +21,7 @@ constexpr JsonLimits kLimits{32U << 20, 2'000'000, 8};
 constexpr std::size_t kMaxNodes = 1U << 17;
 constexpr std::size_t kMaxEdges = 1U << 18;
 constexpr std::size_t kMaxNotes = 1000;
+constexpr std::size_t kMaxDepth = 128;  // of the tree, its root included
 constexpr std::size_t kMaxAttributes = 4096;
 constexpr std::size_t kMaxTextBytes = 4096;
 constexpr std::size_t kMaxIdBytes = 256;
@@ -156,6 +157,7 @@ class Reader {
     each(root["notes"], kMaxNotes,
          [&](const JsonView& view) { result_.notes.push_back(view.text(kMaxTextBytes)); });
     check_cycles(root);
+    check_depth(root);
     return std::move(result_);
   }
 
@@ -358,6 +360,29 @@ class Reader {
       const auto up = parent_edge_.find(std::string(id));
       if (up == parent_edge_.end() || seen_from[id] != walk) continue;
       return edges.at(walk).fail(fmt::format("a cycle: {} contains itself", json_quote(id)));
+    }
+  }
+
+  /// No machine is so deep, and what looks at all that stands above each part relies on it.
+  void check_depth(const JsonView& root) {
+    if (!errors_.ok()) return;
+    std::unordered_map<std::string_view, std::size_t> depths;
+    for (std::size_t walk = 0; walk < result_.edges.size(); ++walk) {
+      if (!is_tree_edge(result_.edges[walk])) continue;
+      std::vector<std::string_view> below;
+      std::string_view id = result_.edges[walk].to;
+      while (!depths.contains(id)) {
+        below.push_back(id);
+        const auto up = parent_edge_.find(std::string(id));
+        if (up == parent_edge_.end()) break;
+        id = result_.edges[up->second].from;
+      }
+      std::size_t depth = below.empty() || below.back() == id ? 0 : depths.at(id);
+      for (auto part = below.rbegin(); part != below.rend(); ++part) depths[*part] = ++depth;
+      if (depth <= kMaxDepth) continue;
+      return root["edges"].at(walk).fail(fmt::format("{} stands below more than {} others",
+                                                     json_quote(result_.edges[walk].to),
+                                                     kMaxDepth - 1));
     }
   }
 

@@ -278,6 +278,22 @@ TEST(TopologyJson, CyclesAndDoubledLinksAreFound) {
               HasSubstr("edges[1]: is given twice"));
 }
 
+TEST(TopologyJson, TreesDeeperThanAnyMachineAreRefused) {
+  const auto chain = [](int edges) {
+    Topology t;
+    t.nodes.emplace_back().id = "0";
+    for (int i = 1; i <= edges; ++i) {
+      t.nodes.emplace_back().id = std::to_string(i);
+      t.edges.push_back({std::to_string(i - 1), std::to_string(i), "contains", {}, {}});
+    }
+    return topology_from_json(to_json(t));
+  };
+  EXPECT_TRUE(chain(127).ok()) << chain(127).status().to_string();
+  EXPECT_THAT(chain(128).status().text(),
+              HasSubstr("edges[127]: \"128\" stands below more than 127 others"));
+  EXPECT_FALSE(chain(20'000).ok());
+}
+
 TEST(TopologyJson, HostileTexts) {
   const auto text = [](const std::string& json) {
     return topology_from_json(json).status().text();

@@ -120,7 +120,7 @@ void FindingRules::slow_gpus_of_class(const std::vector<PairFigures>& members, c
   });
   const auto add_slow = [&](const char* code, std::vector<std::string> nodes,
                             const std::string& text, const PairFigures& worst) {
-    const std::string bdf = topology_.find(nodes.front())->bdf;
+    const std::string bdf = find(nodes.front())->bdf;
     const std::string look = is_fabric(path)
                                  ? "nvidia-smi nvlink --status --errorcounters -i " + bdf
                                  : fmt::format(

@@ -1,6 +1,9 @@
 // What the driver says of GPUs' health.
 #include <fmt/format.h>
 
+#include <string_view>
+#include <unordered_map>
+
 #include "topology/findings/rules.h"
 
 namespace topocoll {
@@ -44,11 +47,12 @@ void FindingRules::gpu_throttling() {
 }
 
 void FindingRules::gpu_links() {
+  std::unordered_map<std::string_view, int> links;
+  for (const TopologyEdge& edge : topology_.edges) {
+    if (edge.kind == "nvlink") links[edge.from] += edge.count.value_or(1);
+  }
   for (const TopologyNode* gpu : topology_.of_kind(NodeKind::kGpu)) {
-    int up = 0;
-    for (const TopologyEdge& edge : topology_.edges) {
-      if (edge.kind == "nvlink" && edge.from == gpu->id) up += edge.count.value_or(1);
-    }
+    const int up = links[gpu->id];
     const double down = number(*gpu, "nvlinks_down").value_or(0);
     const double errors = number(*gpu, "nvlink_errors").value_or(0);
     const std::string look =

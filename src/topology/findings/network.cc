@@ -40,16 +40,16 @@ void FindingRules::slow_network_pairs() {
   std::map<std::pair<std::string, std::string>, PairFigures> pairs;
   std::map<double, std::vector<PairFigures>> classes;
   for (const TopologyEdge& edge : topology_.edges) {
-    const TopologyNode* from = topology_.find(edge.from);
-    const TopologyNode* to = topology_.find(edge.to);
-    if (edge.kind != "network" || from == nullptr || to == nullptr) continue;
-    if (!edge.bandwidth_gbps.measured) continue;
+    if (edge.kind != "network" || !edge.bandwidth_gbps.measured) continue;
+    const TopologyNode* from = find(edge.from);
+    const TopologyNode* to = find(edge.to);
+    if (from == nullptr || to == nullptr) continue;
     if (from->kind != NodeKind::kNicPort || to->kind != NodeKind::kNicPort) continue;
     pairs[std::minmax(edge.from, edge.to)].add(edge.from, edge.to, edge.bandwidth_gbps);
   }
   for (const auto& [ends, pair] : pairs) {
-    const auto a = number(*topology_.find(pair.a), "speed");
-    const auto b = number(*topology_.find(pair.b), "speed");
+    const auto a = number(*find(pair.a), "speed");
+    const auto b = number(*find(pair.b), "speed");
     classes[a && b ? std::min(*a, *b) : 0].push_back(pair);
   }
   for (const auto& [speed, members] : classes) {
@@ -85,8 +85,8 @@ void FindingRules::slow_in_class(const std::vector<PairFigures>& members) {
 
 /// A command for the host of `pair.a` that shows the same.
 std::string FindingRules::confirmation(const PairFigures& pair) const {
-  const TopologyNode& from = *topology_.find(pair.a);
-  const TopologyNode& to = *topology_.find(pair.b);
+  const TopologyNode& from = *find(pair.a);
+  const TopologyNode& to = *find(pair.b);
   return fmt::format(
       "on {}: topocoll topo probe-net --interface {} --peer {}; the path between, by "
       "hop: tracepath {}",

@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "topocoll/findings.h"
@@ -91,6 +92,11 @@ class FindingRules {
   void hidden_gpus();
 
   [[nodiscard]] const TopologyNode& node(std::size_t i) const { return topology_.nodes[i]; }
+  /// As Topology::find(), which looks at all nodes.
+  [[nodiscard]] const TopologyNode* find(std::string_view id) const {
+    const std::size_t i = tree_.index(id);
+    return i == TopologyTree::kNone ? nullptr : &node(i);
+  }
   [[nodiscard]] static std::optional<double> number(const TopologyNode& node, const char* key);
   [[nodiscard]] bool has_rdma() const;
   void add(Finding finding) { findings_.push_back(std::move(finding)); }
