@@ -292,6 +292,7 @@ TEST(TopologyJson, TreesDeeperThanAnyMachineAreRefused) {
   EXPECT_THAT(chain(128).status().text(),
               HasSubstr("edges[127]: \"128\" stands below more than 127 others"));
   EXPECT_FALSE(chain(20'000).ok());
+  EXPECT_LT(render_text(*chain(127)).size(), 1U << 20);
 }
 
 TEST(TopologyJson, HostileTexts) {
@@ -303,18 +304,6 @@ TEST(TopologyJson, HostileTexts) {
   EXPECT_THAT(text(std::string(1000000, '[')), HasSubstr("nested more than 8 deep"));
   EXPECT_THAT(text(std::string((32U << 20) + 1, '[')),
               HasSubstr("33554433 bytes, 33554432 are allowed"));
-  std::string chain = R"({"topocoll_topology": 1, "host": "", "notes": [], "nodes": [)";
-  std::string edges = "], \"edges\": [";
-  for (int i = 0; i < 20000; ++i) {
-    const std::string id = std::to_string(i);
-    chain += (i > 0 ? "," : "") + ("{\"id\": \"" + id) + R"(", "kind": "core", "cpus": []})";
-    if (i > 0)
-      edges += (i > 1 ? "," : "") + (R"({"kind": "contains", "from": ")" + std::to_string(i - 1)) +
-               R"(", "to": ")" + id + "\"}";
-  }
-  const auto deep = topology_from_json(chain + edges + "]}");
-  ASSERT_TRUE(deep.ok()) << deep.status().to_string();
-  EXPECT_LT(render_text(*deep).size(), 1U << 20);
 }
 
 TEST(TopologyJson, TruncationsAreErrors) {

@@ -9,10 +9,10 @@
 #include <iterator>
 #include <map>
 #include <set>
-#include <unordered_map>
 
 #include "topocoll/topology_formats.h"
 #include "topology/formats/formats.h"
+#include "topology/formats/free_numbers.h"
 #include "topology/formats/xml_text.h"
 #include "topology/tree.h"
 
@@ -94,24 +94,9 @@ class HwlocWriter {
                 fmt::format("{} has number {}, and hwloc's XML has no room for one above {}",
                             node(i).id, wanted, kMaxNumaNumber)};
       }
-      numa_number_[i] = free_number(wanted);
+      numa_number_[i] = numbers_.take(wanted);
     }
     return {};
-  }
-
-  /// The first that no NUMA node has yet, from `wanted` on.
-  int free_number(int wanted) {
-    std::vector<int> taken;
-    int number = wanted;
-    for (auto next = next_number_.find(number); next != next_number_.end();
-         next = next_number_.find(number)) {
-      taken.push_back(number);
-      number = next->second;
-    }
-    // The next search passes all of them in one step.
-    for (const int passed : taken) next_number_[passed] = number + 1;
-    next_number_[number] = number + 1;
-    return number;
   }
 
   int next_gp() { return ++last_gp_; }
@@ -423,7 +408,7 @@ class HwlocWriter {
   std::string text_;
   int last_gp_ = 0;
   bool too_large_ = false;
-  std::unordered_map<int, int> next_number_;
+  FreeNumbers numbers_;
   std::map<std::size_t, int> numa_number_;
   std::map<std::size_t, std::pair<std::string, int>> gp_;  ///< hwloc's type and number of a node
 };

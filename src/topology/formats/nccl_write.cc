@@ -8,9 +8,12 @@
 #include <iterator>
 #include <map>
 #include <set>
+#include <unordered_map>
+#include <vector>
 
 #include "topocoll/topology_formats.h"
 #include "topology/formats/formats.h"
+#include "topology/formats/free_numbers.h"
 #include "topology/formats/xml_text.h"
 #include "topology/pci.h"
 #include "topology/tree.h"
@@ -85,7 +88,12 @@ class NcclWriter {
     }
     // NCCL's own files know of no cores: what has some was read from the kernel or by hwloc.
     whole_ = !topology.of_kind(NodeKind::kCpu).empty();
-    for (std::size_t i = 0; i < topology.nodes.size(); ++i) list_bridges(i);
+    for (std::size_t i = 0; i < topology.nodes.size(); ++i) {
+      list_bridges(i);
+      if (is_top_device(i)) top_devices_[tree_.numa_of(i)].push_back(i);
+      if (node(i).kind != NodeKind::kPackage) continue;
+      first_package_.emplace(tree_.above(i, NodeKind::kHost), i);
+    }
   }
 
   Result<std::string> write() {
@@ -95,8 +103,14 @@ class NcclWriter {
       if (topology_.nodes[i].kind != NodeKind::kNumaNode) continue;
       any = true;
       write_cpu(i);
+      if (text_.size() > kMaxXmlBytes) break;
     }
     any = write_homeless() || any;
+    if (text_.size() > kMaxXmlBytes) {
+      return Status(Cause::kUnsupported, fmt::format("NCCL's XML of this machine would be larger "
+                                                     "than {} MiB, which nobody reads",
+                                                     kMaxXmlBytes >> 20));
+    }
     if (!any) {
       return Status(Cause::kUnsupported,
                     "NCCL's XML hangs everything below NUMA nodes, and this topology has none");
@@ -162,19 +176,18 @@ class NcclWriter {
       if (useful && !known.contains(std::string(key))) attribute(key, value);
     };
     if (host != TopologyTree::kNone) put("arch", arch_of(node(host).attribute("Architecture")));
-    for (std::size_t i = 0; i < topology_.nodes.size() && package == TopologyTree::kNone; ++i) {
-      const bool here = tree_.above(i, NodeKind::kHost) == host;
-      if (node(i).kind == NodeKind::kPackage && here) package = i;
+    if (package == TopologyTree::kNone) {
+      const auto first = first_package_.find(host);
+      if (first == first_package_.end()) return;
+      package = first->second;
     }
-    if (package == TopologyTree::kNone) return;
     for (const auto& [ours, theirs] : kPackageKeys) put(theirs, node(package).attribute(ours));
   }
 
   /// Each CPU of a host, which NCCL tells by its hash, has a number of its own.
   int free_number(const std::string& hash, int wanted) {
     if (wanted > kMaxNcclNuma) wanted = -1;
-    while (!numbers_.emplace(hash, wanted).second) ++wanted;
-    return wanted;
+    return numbers_[hash].take(wanted);
   }
 
   /// What tells hosts apart in the file; addresses are unique among those that have the same.
@@ -195,8 +208,8 @@ class NcclWriter {
     attributes(cpu, kCpuKeys);
     write_cpu_facts(host, tree_.above(numa, NodeKind::kPackage), cpu.attributes);
     text_ += ">\n";
-    for (std::size_t i = 0; i < topology_.nodes.size(); ++i) {
-      if (is_top_device(i) && tree_.numa_of(i) == numa) write_listed(i, 2);
+    if (const auto devices = top_devices_.find(numa); devices != top_devices_.end()) {
+      for (const std::size_t i : devices->second) write_listed(i, 2);
     }
     text_ += "  </cpu>\n";
   }
@@ -216,10 +229,8 @@ class NcclWriter {
   bool write_homeless() {
     std::string before;
     std::swap(before, text_);
-    for (std::size_t i = 0; i < topology_.nodes.size(); ++i) {
-      if (is_top_device(i) && tree_.numa_of(i) == TopologyTree::kNone && !node(i).bdf.empty()) {
-        write_listed(i, 2);
-      }
+    for (const std::size_t i : top_devices_[TopologyTree::kNone]) {
+      if (!node(i).bdf.empty()) write_listed(i, 2);
     }
     const bool any = !text_.empty();
     std::swap(before, text_);
@@ -318,7 +329,8 @@ class NcclWriter {
     const TopologyNode& net = node(i);
     const std::string name = (net.label.empty() ? net.id : net.label).substr(0, kMaxNcclNameBytes);
     const std::string port = net.attribute("port");
-    if (!written_.emplace(hash_of(tree_.above(i, NodeKind::kHost)), name + "/" + port).second) return;
+    if (!written_.emplace(hash_of(tree_.above(i, NodeKind::kHost)), name + "/" + port).second)
+      return;
     indent(depth);
     text_ += "<net";
     attribute("name", name);
@@ -393,7 +405,9 @@ class NcclWriter {
   std::string text_;
   int version_ = 1;
   bool whole_ = false;  ///< devices and bridges are all that the machine has
-  std::set<std::pair<std::string, int>> numbers_;          ///< of CPUs, by host
+  std::map<std::string, FreeNumbers> numbers_;                             ///< of CPUs, by host
+  std::unordered_map<std::size_t, std::vector<std::size_t>> top_devices_;  ///< by NUMA node
+  std::unordered_map<std::size_t, std::size_t> first_package_;             ///< by host
   std::set<std::pair<std::string, std::string>> written_;  ///< addresses and ports, by host
   std::set<std::size_t> listed_;  ///< bridges that NCCL would list, if whole
 };
