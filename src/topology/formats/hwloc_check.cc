@@ -7,6 +7,7 @@
 #include <array>
 #include <set>
 #include <string>
+#include <string_view>
 
 #include "topology/hwloc_reader.h"
 #include "topology/pci.h"
@@ -49,6 +50,9 @@ class ObjectCheck {
     check_object(machine, pugi::xml_node());
     if (xml_.ok() && !has_cpu_) xml_.fail(machine, "no PU below it");
     if (xml_.ok() && !has_memory_) xml_.fail(machine, "no NUMANode below it");
+    for (const pugi::xml_node child : root.children()) {
+      if (std::string_view(child.name()).starts_with("distances2")) check_distances(child);
+    }
   }
 
  private:
@@ -159,6 +163,20 @@ class ObjectCheck {
       return xml_.fail(object, "pci_busid", *address + " is listed twice");
     }
     xml_.number(object, "pci_link_speed", 0, 1e6);
+  }
+
+  /// hwloc makes room for all values before it looks whether they are there.
+  void check_distances(pugi::xml_node distances) {
+    const auto objects = xml_.integer(distances, "nbobjs", 1, kMaxCpus);
+    if (!objects) return;
+    std::size_t bytes = 0;
+    for (const pugi::xml_node values : distances.children("u64values")) {
+      bytes += std::string_view(values.child_value()).size();
+    }
+    const auto count = static_cast<std::size_t>(*objects);
+    if (2 * count * count <= bytes + 1) return;
+    xml_.fail(distances, "nbobjs",
+              fmt::format("{} objects have more values than are listed", count));
   }
 
   XmlText& xml_;

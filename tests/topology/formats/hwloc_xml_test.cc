@@ -115,6 +115,11 @@ TEST(HwlocImport, Refusals) {
               HasSubstr("attribute type of <object>"));
   EXPECT_THAT(changed("cpuset=\"0x3\"", "cpuset=\",x3\""), HasSubstr("expected a set such as"))
       << "hwloc ends the process on a comma in front";
+  EXPECT_THAT(changed("nbobjs=\"2\"", "nbobjs=\"18446744073709551616\""),
+              HasSubstr("attribute nbobjs of <distances2hetero>: expected an integer"));
+  EXPECT_THAT(
+      changed("nbobjs=\"2\"", "nbobjs=\"5\""),
+      HasSubstr("nbobjs of <distances2hetero>: 5 objects have more values than are listed"));
   EXPECT_THAT(changed("version=\"2.0\"", "version=\"9\""),
               HasSubstr("attribute version of <topology>"));
   EXPECT_THAT(import_error("<topology version=\"2.0\"/>"), HasSubstr("no <object> below it"));
