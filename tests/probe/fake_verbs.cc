@@ -141,7 +141,8 @@ ibv_context* ibv_open_device(ibv_device* /*device*/) {
 }
 int ibv_close_device(ibv_context* context) {
   gone(context);
-  ++std::atomic_ref(state().closed);
+  const std::lock_guard lock(*state().closing);
+  ++state().closed;
   return 0;
 }
 

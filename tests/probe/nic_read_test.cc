@@ -7,10 +7,10 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
 #include <filesystem>
 #include <future>
+#include <mutex>
 #include <random>
 #include <thread>
 
@@ -185,7 +185,10 @@ TEST_F(NicReadTest, ALibraryThatDoesNotComeBackIsLeftAlone) {
     EXPECT_EQ(after.status().text(), hung.status().text()) << "not asked, and one note for all";
     fs::remove(library);
     release.set_value();
-    const auto closed = [&] { return std::atomic_ref(fake->closed).load(); };
+    const auto closed = [&] {
+      const std::lock_guard lock(*fake->closing);
+      return fake->closed;
+    };
     for (int i = 0; i < 5000 && closed() == 0; ++i) std::this_thread::sleep_for(1ms);
     ASSERT_EQ(closed(), 1) << "the thread that was left behind goes on, once";
     EXPECT_EQ(fake->alive, 0);
