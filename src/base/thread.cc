@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include <csignal>
+#include <new>
 #include <system_error>
 
 #include <fmt/format.h>
@@ -23,6 +24,8 @@ Result<std::thread> start_thread(const char* name, std::function<void()> body) {
     });
   } catch (const std::system_error& e) {
     status = Status(Cause::kResource, fmt::format("starting thread {}: {}", name, e.what()));
+  } catch (const std::bad_alloc&) {
+    status = Status(Cause::kResource, "out of memory");
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (!status.ok()) return status;

@@ -1,8 +1,6 @@
 #include "control/tcp_store_server.h"
 
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -18,6 +16,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/os.h"
+#include "base/thread.h"
 #include "control/parked_gets.h"
 #include "control/store_number.h"
 #include "transport/tcp/socket.h"
@@ -88,19 +87,19 @@ class Server final : public StoreServer {
         stop_(std::move(stop)),
         port_(port),
         expected_(tcp::make_hello(kMagic, kVersion, secret)),
-        contents_(limits.stored_bytes) {
-    // The program's signal handlers are for its own threads.
-    sigset_t all;
-    sigset_t before;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before);
-    thread_ = std::thread([this] { run(); });
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  }
+        contents_(limits.stored_bytes) {}
 
   ~Server() override {
+    if (!thread_.joinable()) return;
     Os::real().notify_event(stop_);
     thread_.join();
+  }
+
+  Status start() {
+    auto thread = start_thread("topocoll-store", [this] { serve(); });
+    if (!thread.ok()) return thread.status();
+    thread_ = std::move(*thread);
+    return {};
   }
 
   [[nodiscard]] std::uint16_t port() const override { return port_; }
@@ -108,6 +107,7 @@ class Server final : public StoreServer {
  private:
   using Connections = std::map<std::uint64_t, Connection>;
 
+  void serve();
   void run();
   [[nodiscard]] TimePoint next_deadline() const;
   void expire(TimePoint now);
@@ -138,6 +138,13 @@ class Server final : public StoreServer {
   TimePoint accept_again_{};  // set while the process is out of descriptors
   std::thread thread_;
 };
+
+void Server::serve() {
+  if (has_memory_for([this] { run(); })) return;
+  // Whoever waits for an answer learns at once that none will come.
+  connections_.clear();
+  listener_ = Fd();
+}
 
 void Server::run() {
   std::vector<pollfd> entries;
@@ -417,8 +424,10 @@ Result<std::unique_ptr<StoreServer>> start_server(const std::string& host, std::
     if (!local.ok()) return local.status();
     auto stop = Os::real().create_event();
     if (!stop.ok()) return stop.status();
-    return std::unique_ptr<StoreServer>(std::make_unique<Server>(
-        std::move(*listener), std::move(*stop), local->port(), secret, limits));
+    auto server = std::make_unique<Server>(std::move(*listener), std::move(*stop), local->port(),
+                                           secret, limits);
+    if (Status s = server->start(); !s.ok()) return s;
+    return std::unique_ptr<StoreServer>(std::move(server));
   }
   return last;
 }

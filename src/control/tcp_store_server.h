@@ -5,7 +5,8 @@
 // flood of silent connections keeps nobody out; whatever does not parse closes that one alone.
 //
 // Thread rule: one thread owns the server object; port() may be called from any.
-// Failure rule: start() reports what cannot be had; a running server has no errors of its own.
+// Failure rule: start_server() reports what cannot be had; a running server has no errors of its
+// own, but that it closes all connections and ends when memory is exhausted.
 #pragma once
 
 #include <chrono>

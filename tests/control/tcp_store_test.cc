@@ -1,6 +1,7 @@
 // The TCP store from the point of view of its users: threads, processes, and errors that they see.
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -8,9 +9,11 @@
 #include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <thread>
 #include <vector>
 
+#include "support/sanitized.h"
 #include "transport/tcp/socket.h"
 #include "control/tcp_store_server.h"
 #include "control/tcp_store_wire.h"
@@ -230,6 +233,47 @@ TEST(TcpStore, AServerThatEndsIsASystemErrorThatNamesIt) {
   EXPECT_EQ(failed, 4);
   EXPECT_EQ(store->set("k", "v").cause(), Cause::kSystem);
   EXPECT_EQ(store->contains("k").status().cause(), Cause::kSystem);
+}
+
+/// A child serves with room for a few values: its clients learn of its end, and it dies of nothing.
+TEST(TcpStore, AServerOutOfMemoryClosesItsConnections) {
+  if (testing::kSanitized) GTEST_SKIP() << "a sanitizer's shadow leaves no limit to set";
+  int up[2];
+  int down[2];
+  ASSERT_EQ(::pipe(up), 0);
+  ASSERT_EQ(::pipe(down), 0);
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    ::close(down[1]);
+    const auto server = serve();
+    const std::uint16_t port = server->port();
+    // Not RLIMIT_AS: a thread's heap has its addresses before it has memory.
+    std::ifstream statm("/proc/self/statm");
+    std::size_t pages = 0;
+    for (int column = 0; column < 6; ++column) statm >> pages;  // the last: data and stack
+    const rlim_t bytes = pages * static_cast<rlim_t>(::getpagesize()) + (rlim_t(16) << 20);
+    const rlimit limit{bytes, bytes};
+    char end = 0;
+    const bool ready = ::setrlimit(RLIMIT_DATA, &limit) == 0 && ::write(up[1], &port, 2) == 2;
+    ::_exit(ready && ::read(down[0], &end, 1) == 0 ? 0 : 1);
+  }
+  ::close(down[0]);
+  std::uint16_t port = 0;
+  ASSERT_EQ(::read(up[0], &port, sizeof port), 2);
+  const auto store = connect_tcp_store(kHost, port, kSecret, seconds(20));
+  ASSERT_TRUE(store.ok()) << store.status().to_string();
+  Status status;
+  for (int i = 0; i < 60 && status.ok(); ++i) {
+    status = (*store)->set("key" + std::to_string(i), std::string(1 << 20, 'x'));
+  }
+  EXPECT_EQ(status.cause(), Cause::kSystem) << status.to_string();
+  ::close(down[1]);
+  int ended = 0;
+  ASSERT_EQ(::waitpid(child, &ended, 0), child);
+  EXPECT_EQ(ended, 0) << "by signal " << WTERMSIG(ended);
+  ::close(up[0]);
+  ::close(up[1]);
 }
 
 TEST(TcpStore, PortInUse) {
