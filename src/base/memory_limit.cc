@@ -28,10 +28,34 @@ std::uint64_t system_available(const std::string& root) {
   return kNoMemoryLimit;
 }
 
-std::uint64_t left_of(const std::string& limit, const std::string& used) {
-  const auto most = number_in(limit);
+/// What the kernel takes back from a control group before it kills: cached pages of files.
+std::uint64_t reclaimable(const std::string& statistics, const std::string& prefix) {
+  std::ifstream file(statistics);
+  std::string key;
+  std::uint64_t bytes = 0;
+  std::uint64_t sum = 0;
+  while (file >> key >> bytes) {
+    if (key == prefix + "inactive_file" || key == prefix + "active_file") sum += bytes;
+  }
+  return sum;
+}
+
+/// The files of one version of control groups.
+struct Version {
+  const char* limit;
+  const char* used;
+  const char* prefix;  ///< of the lines in memory.stat that count the groups below too
+};
+constexpr Version kOne{"/memory.limit_in_bytes", "/memory.usage_in_bytes", "total_"};
+constexpr Version kTwo{"/memory.max", "/memory.current", ""};
+
+std::uint64_t left_in(const std::string& folder, const Version& version) {
+  const auto most = number_in(folder + version.limit);
   if (!most) return kNoMemoryLimit;
-  return *most - std::min(*most, number_in(used).value_or(0));
+  const std::uint64_t used = number_in(folder + version.used).value_or(0);
+  const std::uint64_t cached = reclaimable(folder + "/memory.stat", version.prefix);
+  const std::uint64_t kept = used - std::min(used, cached);
+  return *most - std::min(*most, kept);
 }
 
 /// The path of this process's control group of a controller; "" is version 2.
@@ -64,12 +88,10 @@ std::uint64_t least_upwards(std::string group, Left left) {
 
 std::uint64_t available_memory_bytes(const std::string& root) {
   const std::uint64_t two = least_upwards(group_of(root, ""), [&](const std::string& group) {
-    const std::string folder = root + "/sys/fs/cgroup" + group;
-    return left_of(folder + "/memory.max", folder + "/memory.current");
+    return left_in(root + "/sys/fs/cgroup" + group, kTwo);
   });
   const std::uint64_t one = least_upwards(group_of(root, "memory"), [&](const std::string& group) {
-    const std::string folder = root + "/sys/fs/cgroup/memory" + group;
-    return left_of(folder + "/memory.limit_in_bytes", folder + "/memory.usage_in_bytes");
+    return left_in(root + "/sys/fs/cgroup/memory" + group, kOne);
   });
   return std::min({system_available(root), one, two});
 }

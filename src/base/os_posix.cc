@@ -25,6 +25,7 @@
 #include <thread>
 
 #include "base/os.h"
+#include "base/size_text.h"
 
 namespace topocoll {
 namespace {
@@ -88,11 +89,6 @@ bool wait_for(int fd, short events, TimePoint deadline) {
     if (n == 0 && Clock::now() >= deadline) return false;
     if (n < 0 && errno != EINTR) return true;  // let the call itself report what is wrong
   }
-}
-
-std::string human_bytes(std::uint64_t bytes) {
-  if (bytes >= (1u << 20)) return fmt::format("{:.1f} MiB", double(bytes) / double(1u << 20));
-  return fmt::format("{:.1f} KiB", double(bytes) / 1024.0);
 }
 
 struct AbstractAddress {
@@ -194,7 +190,7 @@ class PosixOs final : public Os {
     if (!fd.valid()) return failure(errno, fmt::format("memfd_create({})", name));
     if (resize(fd.get(), bytes) != 0) {
       return failure(errno, fmt::format("shared memory {} of {} (ulimit -f may be too low)", name,
-                                        human_bytes(bytes)));
+                                        size_text(bytes)));
     }
     // Sealed against shrinking, no holder of the descriptor can make a peer's access fault.
     if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
@@ -215,7 +211,7 @@ class PosixOs final : public Os {
     ::unlink(path.c_str());
     if (resize(fd.get(), bytes) != 0) {
       return failure(errno, fmt::format("shared memory of {} in {} (ulimit -f may be too low)",
-                                        human_bytes(bytes), directory));
+                                        size_text(bytes), directory));
     }
     return fd;
   }
@@ -231,17 +227,17 @@ class PosixOs final : public Os {
       struct statvfs fs {};
       std::string room;
       if (::fstatvfs(fd.get(), &fs) == 0 && fs.f_blocks != 0) {
-        room = fmt::format(" ({} of {} free there)", human_bytes(fs.f_bavail * fs.f_frsize),
-                           human_bytes(fs.f_blocks * fs.f_frsize));
+        room = fmt::format(" ({} of {} free there)", size_text(fs.f_bavail * fs.f_frsize),
+                           size_text(fs.f_blocks * fs.f_frsize));
       }
       return failure(error,
-                     fmt::format("{} needs {} of shared memory{}", what, human_bytes(bytes), room));
+                     fmt::format("{} needs {} of shared memory{}", what, size_text(bytes), room));
     }
   }
 
   Result<Mapping> map(const Fd& fd, std::size_t bytes) override {
     void* p = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
-    if (p == MAP_FAILED) return failure(errno, fmt::format("mapping {}", human_bytes(bytes)));
+    if (p == MAP_FAILED) return failure(errno, fmt::format("mapping {}", size_text(bytes)));
     return Mapping(p, bytes);
   }
 

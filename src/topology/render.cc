@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/plain_text.h"
+#include "base/size_text.h"
 #include "topocoll/topology.h"
 #include "topology/figure_text.h"
 #include "topology/hwloc_reader.h"
@@ -20,15 +21,6 @@ namespace {
 
 constexpr std::size_t kMinAlike = 3;  ///< siblings that are shown as one line
 constexpr int kMaxDepth = 64;         ///< of a tree that is worth showing
-
-std::string size_text(std::uint64_t bytes) {
-  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-  auto value = static_cast<double>(bytes);
-  std::size_t unit = 0;
-  while (value >= 1024 && unit + 1 < std::size(kUnits)) value /= 1024, ++unit;
-  const bool whole = value == static_cast<double>(static_cast<std::uint64_t>(value));
-  return fmt::format("{:.{}f} {}", value, whole ? 0 : 1, kUnits[unit]);
-}
 
 std::string figures_text(const TopologyEdge& edge) {
   std::string text;

@@ -42,6 +42,8 @@ TEST_F(MemoryLimit, IsLessInAGroupOfVersionTwo) {
   EXPECT_EQ(available(), 1000u);
   file("/sys/fs/cgroup/job/memory.current", "6000\n");
   EXPECT_EQ(available(), 0u);
+  file("/sys/fs/cgroup/job/memory.stat", "anon 9\nactive_file 1500\ninactive_file 500\nslab 7\n");
+  EXPECT_EQ(available(), 1000u) << "cached pages are given back";
 }
 
 TEST_F(MemoryLimit, IsLessInAGroupOfVersionOne) {
@@ -49,6 +51,9 @@ TEST_F(MemoryLimit, IsLessInAGroupOfVersionOne) {
   file("/sys/fs/cgroup/memory/job/memory.limit_in_bytes", "7000\n");
   file("/sys/fs/cgroup/memory/job/memory.usage_in_bytes", "1000\n");
   EXPECT_EQ(available(), 6000u);
+  file("/sys/fs/cgroup/memory/job/memory.stat",
+       "inactive_file 7\ntotal_active_file 300\ntotal_inactive_file 200\n");
+  EXPECT_EQ(available(), 6500u);
 }
 
 TEST_F(MemoryLimit, NonsenseLimitsNothing) {

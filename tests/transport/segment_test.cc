@@ -1,6 +1,7 @@
 #include "transport/shm/segment.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/control_group.h"
 #include "support/fault_os.h"
 #include "support/group.h"
 #include "transport/shm/channel.h"
@@ -155,6 +157,38 @@ TEST(Segment, CommitsTheRingOnce) {
   EXPECT_TRUE(segment->commit_ring(os).ok()) << "a failure is not remembered as a success";
   EXPECT_TRUE(segment->commit_ring(os).ok());
   EXPECT_EQ(os.calls("allocate"), 3);
+}
+
+TEST(Segment, MoreMemoryThanThereIsIsRefusedBeforeAnyIsTaken) {
+  FaultOs os;
+  const std::size_t bytes = Layout::of(8).bytes;
+  const Status s = Segment::create(os, {.ranks = 8, .available_bytes = bytes - 1}).status();
+  EXPECT_EQ(s.cause(), Cause::kResource);
+  for (const char* words : {"a group of 8 ranks", "control group", "raise the limit"}) {
+    EXPECT_NE(s.text().find(words), std::string::npos) << s.text();
+  }
+  EXPECT_EQ(os.calls("create_memfd"), 0);
+  EXPECT_TRUE(Segment::create(os, {.ranks = 8, .available_bytes = bytes}).ok());
+}
+
+TEST(Segment, ATightControlGroupIsAnErrorAndKillsNobody) {
+  constexpr std::uint64_t kLimit = std::uint64_t(64) << 20;
+  ASSERT_GT(Layout::of(kMaxRanks).bytes, kLimit);
+  const testing::MemoryControlGroup group(kLimit);
+  if (group.missing())
+    GTEST_SKIP() << "no memory control group can be made here (not root, or not delegated)";
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (!group.enter()) ::_exit(77);
+    auto segment = Segment::create(Os::real(), {.ranks = kMaxRanks});
+    if (segment.ok()) static_cast<void>(segment->commit_ring(Os::real()));
+    ::_exit(segment.status().cause() == Cause::kResource ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
+  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "the control group cannot be entered";
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST(Segment, ListsTheCpusOfAllRanksTogether) {

@@ -10,6 +10,7 @@
 #include <new>
 #include <utility>
 
+#include "base/size_text.h"
 #include "transport/shm/channel.h"
 
 namespace topocoll::shm {
@@ -80,6 +81,15 @@ Result<Segment> Segment::create(Os& os, const SegmentOptions& options) {
                   fmt::format("{} ranks on one host: 1 to {} are supported", options.ranks, kMaxRanks));
   }
   const Layout layout = Layout::of(options.ranks);
+  if (layout.bytes > options.available_bytes) {
+    return Status(
+        Cause::kResource,
+        fmt::format(
+            "a group of {} ranks needs up to {} of shared memory, of which {} are left within the "
+            "limits of this process's control group and machine: raise the limit (memory.max, "
+            "docker run --memory) or use fewer ranks",
+            options.ranks, size_text(layout.bytes), size_text(options.available_bytes)));
+  }
   auto token = os.random_token();
   if (!token.ok()) return token.status();
   auto fd = create_backing(os, options, layout.bytes);

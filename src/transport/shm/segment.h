@@ -1,9 +1,10 @@
 // Segment: a group's shared memory, mapped in one rank.
 //
-// Thread rule: the mapping is shared by all threads of a rank; what may be written by whom is said at
-// each member of layout.h.
-// Failure rule: memory is committed before it is touched, so a full file system or cgroup is a Status
-// with the size and the place, never a SIGBUS.
+// Thread rule: the mapping is shared by all threads of a rank; what may be written by whom is said
+// at each member of layout.h.
+// Failure rule: memory is committed before it is touched, so a full
+// file system is a Status with the size and the place, never a SIGBUS; and a segment is made only
+// where the control group has room for all of it.
 #pragma once
 
 #include <atomic>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "base/fd.h"
+#include "base/memory_limit.h"
 #include "base/os.h"
 #include "topocoll/status.h"
 #include "transport/shm/layout.h"
@@ -29,6 +31,9 @@ struct SegmentOptions {
   std::uint64_t epoch = 1;
   Backing backing = Backing::kAuto;
   std::string directory = "/dev/shm";  ///< for kFile, and for kAuto where memfd is not to be had
+  /// What the group may come to need at most. A control group is no file system: it does not refuse
+  /// memory beyond its limit, it kills.
+  std::uint64_t available_bytes = available_memory_bytes();
 };
 
 class Segment {
