@@ -37,6 +37,9 @@ struct PeerCredentials {
   unsigned uid = 0;
 };
 
+/// Where memory comes from when its NUMA node has none left: nowhere, or another node.
+enum class Binding : std::uint8_t { kStrict, kPreferred };
+
 class Os {
  public:
   virtual ~Os() = default;
@@ -51,8 +54,8 @@ class Os {
   virtual std::vector<int> usable_cpus() = 0;
   /// Keeps the calling thread on one CPU; false if it may not run there.
   virtual bool pin_thread(int cpu) = 0;
-  /// Lets untouched memory, from a page's start on, come from one NUMA node and no other.
-  virtual Status bind_memory(std::span<std::byte> memory, int node) = 0;
+  /// Lets untouched memory, from a page's start on, come from one NUMA node.
+  virtual Status bind_memory(std::span<std::byte> memory, int node, Binding binding) = 0;
   virtual Result<Token> random_token() = 0;
 
   /// Anonymous shared memory whose size is sealed. `name` is shown in /proc only.

@@ -160,13 +160,14 @@ class PosixOs final : public Os {
     return pinned;
   }
 
-  Status bind_memory(std::span<std::byte> memory, int node) override {
+  Status bind_memory(std::span<std::byte> memory, int node, Binding binding) override {
     constexpr std::size_t kBits = sizeof(unsigned long) * 8;
     if (node < 0) return failure(EINVAL, fmt::format("binding memory to NUMA node {}", node));
     std::vector<unsigned long> nodes(static_cast<std::size_t>(node) / kBits + 1, 0);
     nodes.back() = 1UL << (static_cast<std::size_t>(node) % kBits);
     // The kernel reads one bit less than it is told.
-    if (::syscall(SYS_mbind, memory.data(), memory.size(), MPOL_BIND, nodes.data(),
+    const int policy = binding == Binding::kStrict ? MPOL_BIND : MPOL_PREFERRED;
+    if (::syscall(SYS_mbind, memory.data(), memory.size(), policy, nodes.data(),
                   nodes.size() * kBits + 1, 0UL) == 0) {
       return {};
     }

@@ -22,23 +22,6 @@ std::uint64_t size_bytes(const std::string& text) {
   return whole && kib < (std::uint64_t(1) << 40) ? kib << 10 : 0;
 }
 
-/// Whether a list such as "0-3,8" has the CPU.
-bool contains(std::string_view list, int cpu) {
-  while (!list.empty()) {
-    const std::string_view range = list.substr(0, list.find(','));
-    list.remove_prefix(std::min(range.size() + 1, list.size()));
-    int first = 0;
-    const auto parsed = std::from_chars(range.data(), range.data() + range.size(), first);
-    if (parsed.ec != std::errc()) return false;
-    int last = first;
-    if (parsed.ptr != range.data() + range.size()) {
-      std::from_chars(parsed.ptr + 1, range.data() + range.size(), last);
-    }
-    if (first <= cpu && cpu <= last) return true;
-  }
-  return false;
-}
-
 }  // namespace
 
 std::optional<LastLevelCache> last_level_cache(std::span<const int> cpus, const std::string& root) {
@@ -54,7 +37,7 @@ std::optional<LastLevelCache> last_level_cache(std::span<const int> cpus, const 
     if (level <= last || bytes == 0) continue;
     last = level;
     const std::string sharers = sysfs->text(below + "/shared_cpu_list").value_or("");
-    const auto share = [&](int cpu) { return contains(sharers, cpu); };
+    const auto share = [&](int cpu) { return cpu_list_contains(sharers, cpu); };
     found = LastLevelCache{bytes, static_cast<int>(std::count_if(cpus.begin(), cpus.end(), share))};
   }
   return found;

@@ -183,7 +183,7 @@ Result<Mapping> make_node_memory(Os& os, std::size_t bytes, int node, bool local
   }
   Mapping memory(address, bytes);
   static_cast<void>(::madvise(address, bytes, MADV_HUGEPAGE));  // faster to touch
-  Status bound = os.bind_memory({memory.data(), bytes}, node);
+  Status bound = os.bind_memory({memory.data(), bytes}, node, Binding::kStrict);
   if (!bound.ok() && !local) return bound;
   std::memset(memory.data(), 1, bytes);
   return memory;

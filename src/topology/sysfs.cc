@@ -111,6 +111,22 @@ std::optional<std::string> SysfsRoot::link(const std::string& path) const {
   return std::string(target.data(), static_cast<std::size_t>(length));
 }
 
+bool cpu_list_contains(std::string_view list, int cpu) {
+  while (!list.empty()) {
+    const std::string_view range = list.substr(0, list.find(','));
+    list.remove_prefix(std::min(range.size() + 1, list.size()));
+    int first = 0;
+    const auto parsed = std::from_chars(range.data(), range.data() + range.size(), first);
+    if (parsed.ec != std::errc()) return false;
+    int last = first;
+    if (parsed.ptr != range.data() + range.size()) {
+      std::from_chars(parsed.ptr + 1, range.data() + range.size(), last);
+    }
+    if (first <= cpu && cpu <= last) return true;
+  }
+  return false;
+}
+
 std::string bdf_in_path(const std::string& path) {
   std::string last;
   for (std::size_t start = 0; start < path.size();) {

@@ -7,6 +7,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/fd.h"
@@ -44,6 +45,9 @@ void add_network_facts(const SysfsRoot& root, Topology& topology);
 /// Limits of this process that make communication fail or slow, as attributes of the host:
 /// "memlock_bytes", "shm_bytes", "shm_free_bytes", "CUDA_VISIBLE_DEVICES" and the like.
 void add_limits(const SysfsRoot& root, Topology& topology);
+
+/// Whether a list of CPUs such as "0-3,8" has one; false for what is no such list.
+bool cpu_list_contains(std::string_view list, int cpu);
 
 /// The PCI address that a link such as "../../devices/pci0000:00/0000:00:03.0/virtio0/net/eth0"
 /// goes through last; empty if it goes through none.

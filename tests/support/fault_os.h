@@ -96,9 +96,9 @@ class FaultOs : public Os {
   unsigned uid() override { return base_.uid(); }
   std::vector<int> usable_cpus() override { return base_.usable_cpus(); }
   bool pin_thread(int cpu) override { return note("pin_thread").ok() && base_.pin_thread(cpu); }
-  Status bind_memory(std::span<std::byte> memory, int node) override {
+  Status bind_memory(std::span<std::byte> memory, int node, Binding binding) override {
     if (Status s = note("bind_memory"); !s.ok()) return s;
-    return base_.bind_memory(memory, node);
+    return base_.bind_memory(memory, node, binding);
   }
   Result<Token> random_token() override {
     if (Status s = note("random_token"); !s.ok()) return s;

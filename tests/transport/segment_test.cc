@@ -1,10 +1,13 @@
 #include "transport/shm/segment.h"
 
 #include <gtest/gtest.h>
+#include <linux/mempolicy.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +15,7 @@
 #include "support/control_group.h"
 #include "support/fault_os.h"
 #include "support/group.h"
+#include "topology/numa_nodes.h"
 #include "transport/shm/channel.h"
 
 namespace topocoll::shm {
@@ -157,6 +161,41 @@ TEST(Segment, CommitsTheRingOnce) {
   EXPECT_TRUE(segment->commit_ring(os).ok()) << "a failure is not remembered as a success";
   EXPECT_TRUE(segment->commit_ring(os).ok());
   EXPECT_EQ(os.calls("allocate"), 3);
+}
+
+TEST(Segment, EachPartOfTheRingIsPlacedAtItsRanksNode) {
+  FaultOs os;
+  auto segment = Segment::create(os, {.ranks = 3});
+  ASSERT_TRUE(segment.ok());
+  const std::vector<int> cpus = Os::real().usable_cpus();
+  const auto node = NumaNodes().of(std::span(cpus).first(1));
+  if (!node) GTEST_SKIP() << "this kernel names no NUMA node of CPU " << cpus.front();
+  // Rank 1 says nothing of its CPUs, so nothing is wished for.
+  set_cpus(segment->block(0), {cpus.front()});
+  set_cpus(segment->block(2), {cpus.front()});
+  ASSERT_TRUE(segment->commit_ring(os).ok());
+  EXPECT_EQ(os.calls("bind_memory"), 2);
+  const auto policy_of = [&](int rank) {
+    int policy = -1;
+    EXPECT_EQ(::syscall(SYS_get_mempolicy, &policy, nullptr, 0, segment->ring(rank), MPOL_F_ADDR),
+              0);
+    return policy;
+  };
+  if (!Os::real().bind_memory({segment->ring(0), kPage}, *node, Binding::kPreferred).ok()) {
+    GTEST_SKIP() << "this process may not place memory";
+  }
+  EXPECT_EQ(policy_of(0), MPOL_PREFERRED);
+  EXPECT_EQ(policy_of(1), MPOL_DEFAULT);
+  EXPECT_EQ(policy_of(2), MPOL_PREFERRED);
+}
+
+TEST(Segment, ARingThatCannotBePlacedIsUsedWhereItIs) {
+  FaultOs os;
+  os.fail("bind_memory", Status(Cause::kSystem, "mbind: forbidden"));
+  auto segment = Segment::create(os, {.ranks = 2});
+  ASSERT_TRUE(segment.ok());
+  for (int r = 0; r < 2; ++r) set_cpus(segment->block(r), {Os::real().usable_cpus().front()});
+  EXPECT_TRUE(segment->commit_ring(os).ok());
 }
 
 TEST(Segment, MoreMemoryThanThereIsIsRefusedBeforeAnyIsTaken) {

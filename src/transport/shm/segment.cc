@@ -4,13 +4,16 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cerrno>
 #include <cstring>
 #include <new>
+#include <tuple>
 #include <utility>
 
 #include "base/size_text.h"
+#include "topology/numa_nodes.h"
 #include "transport/shm/channel.h"
 
 namespace topocoll::shm {
@@ -44,6 +47,26 @@ Result<Fd> create_backing(Os& os, const SegmentOptions& options, std::size_t byt
     if (fd.ok() || options.backing == Backing::kMemfd) return fd;
   }
   return os.create_unlinked_file(options.directory, bytes);
+}
+
+using CpuSet = std::array<std::uint64_t, std::tuple_size_v<decltype(RankBlock::cpus)>>;
+
+/// Lists the CPUs of a rank that are not among those seen before.
+void append_cpus(const RankBlock& block, CpuSet& seen, std::vector<int>& cpus) {
+  for (std::size_t w = 0; w < seen.size(); ++w) {
+    std::uint64_t fresh = block.cpus[w].load() & ~seen[w];
+    seen[w] |= fresh;
+    for (; fresh != 0; fresh &= fresh - 1) {
+      cpus.push_back(static_cast<int>(w * 64) + std::countr_zero(fresh));
+    }
+  }
+}
+
+std::vector<int> cpus_of(const RankBlock& block) {
+  std::vector<int> cpus;
+  CpuSet seen{};
+  append_cpus(block, seen, cpus);
+  return cpus;
 }
 
 }  // namespace
@@ -137,8 +160,21 @@ Result<Segment> Segment::attach(Os& os, Fd fd, int ranks) {
   return segment;
 }
 
+/// A rank writes its own part and the others read it. Without a word of ours all parts would lie at
+/// the node of whichever rank commits them.
+void Segment::place_ring(Os& os) const {
+  const NumaNodes nodes;
+  for (int r = 0; r < ranks(); ++r) {
+    const auto node = nodes.of(cpus_of(block(r)));
+    // A wish: containers may forbid it.
+    const std::span<std::byte> part(ring(r), ring_share());
+    if (node) static_cast<void>(os.bind_memory(part, *node, Binding::kPreferred));
+  }
+}
+
 Status Segment::commit_ring(Os& os, std::size_t warm) {
   if (ring_committed_ || layout_.ring_bytes == 0) return {};
+  place_ring(os);
   Status s = os.allocate(fd_, layout_.ring, layout_.ring_bytes, "a group's pipeline");
   ring_committed_ = s.ok();
   const std::size_t bytes = std::min(warm, ring_share());
@@ -162,16 +198,8 @@ void set_cpus(RankBlock& block, const std::vector<int>& cpus) {
 
 std::vector<int> group_cpus(const Segment& segment) {
   std::vector<int> cpus;
-  std::array<std::uint64_t, 16> seen{};
-  for (int r = 0; r < segment.ranks(); ++r) {
-    for (std::size_t w = 0; w < seen.size(); ++w) {
-      std::uint64_t fresh = segment.block(r).cpus[w].load() & ~seen[w];
-      seen[w] |= fresh;
-      for (; fresh != 0; fresh &= fresh - 1) {
-        cpus.push_back(static_cast<int>(w * 64) + std::countr_zero(fresh));
-      }
-    }
-  }
+  CpuSet seen{};
+  for (int r = 0; r < segment.ranks(); ++r) append_cpus(segment.block(r), seen, cpus);
   return cpus;
 }
 

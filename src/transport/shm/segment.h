@@ -79,9 +79,11 @@ class Segment {
     return reinterpret_cast<T*>(data() + offset);
   }
 
-  /// Commits the ring; cheap after the first time. Any rank may, before its first use. The first `warm`
-  /// bytes of each rank's part get entries in this process's page table at once, so that the first
-  /// operations there take no page faults and can be compared with others.
+  /// Commits the ring; cheap after the first time. Any rank may, before its first use. The part of
+  /// a rank whose CPUs (set_cpus) are all at one NUMA node comes from that node's memory while it
+  /// has some. The first `warm` bytes of each rank's part get entries in this process's page table
+  /// at once, so that the first operations there take no page faults and can be compared with
+  /// others.
   Status commit_ring(Os& os, std::size_t warm = 0);
   /// Commits the buffer of one channel (see channel.h).
   Status commit_channel(Os& os, int index) const;
@@ -89,6 +91,7 @@ class Segment {
  private:
   Segment(Fd fd, Mapping mapping, Layout layout)
       : fd_(std::move(fd)), mapping_(std::move(mapping)), layout_(layout) {}
+  void place_ring(Os& os) const;
   [[nodiscard]] std::size_t slot_offset(int parity, int rank) const {
     return layout_.slots +
            static_cast<std::size_t>(parity * layout_.ranks + rank) * layout_.slot_stride;
