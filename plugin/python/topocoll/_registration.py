@@ -60,7 +60,14 @@ def create_backend(dist_options: Any, options: Any) -> Any:
 
 
 def _incarnation() -> str:
-    """Tells apart the attempts of an elastic job, which may share a store with its predecessors' keys."""
+    """Tells apart jobs, and the attempts of an elastic job, whose ranks meet on one store and prefix.
+
+    By what the launcher says that is the same on all ranks of a job: steps of a SLURM job may make up one
+    group, so they count as one job.
+    """
     run = os.environ.get("TORCHELASTIC_RUN_ID", "")
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "")
-    return f"{run}.{attempt}/" if run or attempt else ""
+    launchers = ("SLURM_HET_JOB_ID", "SLURM_JOB_ID", "PMIX_NAMESPACE")
+    job = next((os.environ[name] for name in launchers if os.environ.get(name)), "")
+    parts = (job, run, attempt)
+    return ".".join(parts) + "/" if any(parts) else ""
