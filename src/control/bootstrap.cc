@@ -380,18 +380,20 @@ class Bootstrap {
     std::vector<Monitor::Link> links;
     std::vector<bool> served(static_cast<std::size_t>(o_.size), false);
     std::vector<Fd> visitors;  // connected, not yet heard
+    TimePoint look = os_.now() + kLookInterval;
     while (links.size() + 1 < static_cast<std::size_t>(o_.size)) {
       std::vector<int> fds{listener.get()};
       for (const Fd& v : visitors) fds.push_back(v.get());
-      const auto ready = os_.wait_readable(fds, std::min(deadline_, os_.now() + kLookInterval));
-      if (ready.empty()) {
+      const auto ready = os_.wait_readable(fds, std::min(deadline_, look));
+      // Not only when nobody knocks: strangers may do so all the time.
+      if (os_.now() >= std::min(deadline_, look)) {
         if (auto failure = others_failure()) return *failure;
         for (int r = 1; r < o_.size; ++r) {
           if (served[static_cast<std::size_t>(r)]) continue;
           if (auto death = death_of(r)) return *death;
         }
         if (os_.now() >= deadline_) return unserved_error(served);
-        continue;
+        look = os_.now() + kLookInterval;
       }
       for (auto i = ready.rbegin(); i != ready.rend(); ++i) {
         if (*i == 0) {

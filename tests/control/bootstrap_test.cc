@@ -460,6 +460,28 @@ TEST(Bootstrap, AStrangerThatBreaksOffHalfWayCostsABoundedTime) {
   EXPECT_LT(Clock::now() - start, 6s);
 }
 
+TEST(Bootstrap, StrangersThatKeepKnockingDoNotHideThatARankGaveUp) {
+  Meeting meeting(2);
+  meeting.timeout = 20s;
+  FaultOs broken;
+  broken.fail("connect_abstract", Status(Cause::kSystem, "no way to rank 0"));
+  meeting.os = {&Os::real(), &broken};
+  std::atomic<bool> over{false};
+  std::thread stranger([&] {
+    while (!over) {
+      if (meeting.store().contains("topocoll/test/1/table").value()) intrude(meeting.store(), 1);
+      std::this_thread::sleep_for(20ms);
+    }
+  });
+  const TimePoint start = Clock::now();
+  const Results results = meeting.run();
+  over = true;
+  stranger.join();
+  EXPECT_LT(Clock::now() - start, 10s);
+  EXPECT_NE(results[0]->status().text().find("no way to rank 0"), std::string::npos)
+      << results[0]->status().to_string();
+}
+
 TEST(Bootstrap, AFakeTableIsNotBelieved) {
   for (const char* table : {"", "socket=x\nsecret=zz\ntoken=00\n", "nonsense\n\n=\n"}) {
     const auto store = make_memory_store();
