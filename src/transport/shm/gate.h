@@ -71,7 +71,7 @@ void wake_sleepers(Os& os, const Segment& segment);
 
 /// To be called after a sequentially consistent publication: wakes whoever sleeps. One load if none does.
 inline void ring(Os& os, const Segment& segment) {
-  if (segment.header().sleepers.load(std::memory_order_relaxed) != 0) [[unlikely]] {
+  if (segment.header().sleepers.load() != 0) [[unlikely]] {
     wake_sleepers(os, segment);
   }
 }

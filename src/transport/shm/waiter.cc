@@ -22,6 +22,11 @@ class SleepGuard {
   SleepGuard(const Segment& segment, RankBlock& block) : segment_(segment), block_(block) {
     block_.sleeping.fetch_add(1);
     segment_.header().sleepers.fetch_add(1);
+#if !defined(__SANITIZE_THREAD__)  // which does not know fences
+    // Either the publisher sees this sleeper or the sleeper's look, which is an acquire only, sees
+    // what was published. On x86 the addition alone sees to that.
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+#endif
   }
   SleepGuard(const SleepGuard&) = delete;
   SleepGuard& operator=(const SleepGuard&) = delete;
