@@ -128,10 +128,13 @@ class TOPOCOLL_API Communicator {
 
   /// Ends the group's epoch on every rank with cause kAborted; wakes all waiting threads.
   virtual void abort(const std::string& reason) = 0;
-  /// Waits (up to the timeout) for queued operations and sent messages, then leaves the group. Idempotent.
-  virtual Status shutdown() = 0;
+  /// Waits up to `limit` (absent: TOPOCOLL_DRAIN_MS) for queued operations and sent messages, then
+  /// leaves the group. Idempotent.
+  virtual Status shutdown(std::optional<std::chrono::milliseconds> limit = std::nullopt) = 0;
 
+  /// The limit of operations that bring none of their own.
   virtual void set_timeout(std::chrono::milliseconds timeout) = 0;
+  [[nodiscard]] virtual std::chrono::milliseconds timeout() const = 0;
 
   // The named forms of run(); see Operation for shapes.
   Status all_reduce(const void* in, void* out, std::size_t count, DataType type, Reduction op);

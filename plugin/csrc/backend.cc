@@ -103,14 +103,16 @@ void TopocollBackend::leave_all(const std::string& reason) {
       }
     }
   }
-  const auto limit = drain_limit();
+  // One limit for all groups: it is the process that must end.
+  using Clock = std::chrono::steady_clock;
+  const auto deadline = Clock::now() + drain_limit();
   for (const auto& communicator : communicators) {
     if (!reason.empty()) {
       communicator->abort(reason);
     }
-    communicator->set_timeout(limit);
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
     // Whether the other ranks still listen is of no interest to a process that ends.
-    static_cast<void>(communicator->shutdown());
+    static_cast<void>(communicator->shutdown(std::max(left, std::chrono::milliseconds(0))));
   }
 }
 
@@ -126,7 +128,7 @@ c10::intrusive_ptr<CollectiveWork> TopocollBackend::make_work(const Call& call) 
       call.operations.empty() ? std::nullopt : call.operations.front().timeout;
   return c10::make_intrusive<CollectiveWork>(
       rank_, call.name, at::hasCallbacks() ? call.tensors() : Tensors(), ledger_, communicator_,
-      limit.value_or(options_->timeout));
+      limit.value_or(communicator_->timeout()));
 }
 
 WorkPtr TopocollBackend::issue(Call call, bool async) {
@@ -352,10 +354,7 @@ void TopocollBackend::shutdown() {
     return;
   }
   // The group may have failed before: that was reported where it happened.
-  const Status status = communicator_->shutdown();
-  if (status.cause() == Cause::kTimeout) {
-    TORCH_WARN("topocoll: left a group with work in flight: ", status.to_string());
-  }
+  static_cast<void>(communicator_->shutdown());
 }
 
 }  // namespace topocoll::plugin

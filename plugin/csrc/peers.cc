@@ -100,7 +100,7 @@ WorkPtr TopocollBackend::recvAnysource(Tensors& tensors, int tag) {
 
 void TopocollBackend::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) {
   const WithoutGil released;
-  const auto limit = opts.timeout.count() > 0 ? opts.timeout : options_->timeout;
+  const auto limit = opts.timeout.count() > 0 ? opts.timeout : communicator_->timeout();
   if (rank_ == 0) {
     gather_from_others(limit, wait_all_ranks);
   } else {

@@ -19,7 +19,7 @@ namespace {
 class ShmCommunicator final : public Communicator {
  public:
   explicit ShmCommunicator(std::shared_ptr<Core> core) : core_(std::move(core)) {}
-  ~ShmCommunicator() override { static_cast<void>(core_->shutdown()); }
+  ~ShmCommunicator() override { static_cast<void>(core_->shutdown(std::nullopt)); }
 
   [[nodiscard]] int rank() const override { return core_->rank(); }
   [[nodiscard]] int size() const override { return core_->size(); }
@@ -39,8 +39,11 @@ class ShmCommunicator final : public Communicator {
   [[nodiscard]] std::uint64_t sequence() const override { return core_->sequence(); }
   [[nodiscard]] Status health() const override { return core_->health(); }
   void abort(const std::string& reason) override { core_->abort(reason); }
-  Status shutdown() override { return core_->shutdown(); }
+  Status shutdown(std::optional<std::chrono::milliseconds> limit) override {
+    return core_->shutdown(limit);
+  }
   void set_timeout(std::chrono::milliseconds timeout) override { core_->set_timeout(timeout); }
+  [[nodiscard]] std::chrono::milliseconds timeout() const override { return core_->timeout(); }
 
  private:
   std::shared_ptr<Core> core_;

@@ -71,7 +71,7 @@ Status Core::start(std::vector<Plan> plans) {
   }
   mine.state.store(shm::RankState::kJoined);
   shm::ring(os_, assembly_.segment);
-  shm::Deadline deadline{milliseconds(timeout_ms_.load())};
+  shm::Deadline deadline{timeout()};
   std::vector<int> missing;
   const auto all_joined = [&] {
     missing.clear();
@@ -138,7 +138,7 @@ Status Core::usable() const {
 }
 
 milliseconds Core::timeout_of(const Operation& operation) const {
-  return operation.timeout.value_or(milliseconds(timeout_ms_.load(std::memory_order_relaxed)));
+  return operation.timeout.value_or(timeout());
 }
 
 bool Core::take_turn() {
@@ -187,9 +187,9 @@ Status Core::commit() {
     turn_waiters_.fetch_sub(1);
   }
   const std::uint64_t seq = sequence();
-  shm::Deadline deadline{milliseconds(timeout_ms_.load())};
-  Status s;
-  if (seq != 0) {
+  shm::Deadline deadline{timeout()};
+  Status s = usable();  // the group may have ended while this one waited
+  if (s.ok() && seq != 0) {
     const ExecResult r = collectives_.confirm(seq, deadline);
     if (!r.ok()) s = settle(r, seq);
   }
@@ -239,7 +239,9 @@ void Core::drive(const shm::Waiter& waiter, const std::function<bool()>& finishe
       case shm::Wake::kReady: return;
       case shm::Wake::kDead: conclude({Cause::kPeerDied, w.rank, sequence()}); break;
       case shm::Wake::kLeft:
-      case shm::Wake::kFault: messages_.fail_all(conclude({Cause::kInternal, -1, sequence()})); break;
+      case shm::Wake::kFault:
+        messages_.fail_all(adopt_fault());
+        break;
       case shm::Wake::kTimeout: {
         const int broken = messages_.expire();
         if (broken >= 0) conclude({Cause::kTimeout, broken, sequence()});
@@ -278,7 +280,15 @@ std::shared_ptr<Work> Core::enqueue(std::vector<Operation> group) {
   auto work = std::make_shared<QueuedWork>(shared_from_this(), std::move(collectives), requests);
   for (const auto& request : requests) messages_.post(request);
   const bool messages = !requests.empty() && !work->settle_requests();
-  const std::lock_guard lock(queue_mutex_);
+  std::unique_lock lock(queue_mutex_);
+  if (queues_closed_) {
+    lock.unlock();
+    const Status left = usable();  // an error: shutdown() came first
+    messages_.fail_all(left);
+    work->settle_requests();
+    if (!work->collectives().empty()) work->collectives_ended(left);
+    return work;
+  }
   if (messages) {
     message_works_.push_back(work);
     if (Status s = ensure_thread(message_thread_, "topocoll-msg", &Core::message_loop); !s.ok()) {

@@ -46,7 +46,7 @@ class Core : public std::enable_shared_from_this<Core> {
   Status run(const Operation& operation, Communicator::Received* received);
   std::shared_ptr<Work> enqueue(std::vector<Operation> group);
   Status commit();
-  Status shutdown();
+  Status shutdown(std::optional<std::chrono::milliseconds> limit);
   void abort(const std::string& reason);
 
   [[nodiscard]] int rank() const { return context_.rank; }
@@ -59,6 +59,10 @@ class Core : public std::enable_shared_from_this<Core> {
   void set_timeout(std::chrono::milliseconds timeout) {
     timeout_ms_.store(timeout.count(), std::memory_order_relaxed);
   }
+  [[nodiscard]] std::chrono::milliseconds timeout() const {
+    return std::chrono::milliseconds(timeout_ms_.load(std::memory_order_relaxed));
+  }
+  [[nodiscard]] TimePoint now() const { return os_.now(); }
 
   /// Progresses point-to-point requests until finished() or the deadline.
   void drive_requests(const std::function<bool()>& finished, std::optional<TimePoint> deadline);
@@ -80,13 +84,16 @@ class Core : public std::enable_shared_from_this<Core> {
   void queue_loop();
   void message_loop();
   bool settle_messages();
-  void drain();
+  void drain(std::chrono::milliseconds time);
   void stop_threads();
-  void fail_queued(const Status& status);
+  /// Ends what the threads have left; from then on enqueue() itself ends what comes.
+  void end_queued(const Status& status);
 
   // core_outcome.cc: how the epoch ends.
   Status settle(const ExecResult& result, std::uint64_t seq);
   const Status& conclude(const FaultEvent& fault);
+  /// conclude() where a fault stands in the segment already.
+  const Status& adopt_fault();
   /// Ends the group while it is being made, for all that are in it.
   Status fail_start(const FaultEvent& fault);
   [[nodiscard]] Status make_final_status(const Verdict& verdict) const;
@@ -122,6 +129,7 @@ class Core : public std::enable_shared_from_this<Core> {
   std::deque<std::shared_ptr<QueuedWork>> queue_;
   std::list<std::shared_ptr<QueuedWork>> message_works_;
   std::atomic<bool> stopping_{false};
+  bool queues_closed_ = false;  ///< end_queued() has been
   std::thread queue_thread_;
   std::thread message_thread_;
 

@@ -61,6 +61,11 @@ const Status& Core::conclude(const FaultEvent& fault) {
   return final_status_;
 }
 
+const Status& Core::adopt_fault() {
+  // What the segment holds wins over what is raised here.
+  return conclude({Cause::kInternal, -1, sequence()});
+}
+
 Status Core::fail_start(const FaultEvent& fault) {
   const Status& ended = conclude(fault);
   return Status::operation(ended.cause(), ended.culprits(), assembly_.epoch, 0, "",
@@ -168,7 +173,7 @@ void Core::abort(const std::string& reason) {
 }
 
 Status Core::health() {
-  if (context_.gate.faulted()) return conclude({Cause::kInternal, -1, sequence()});
+  if (context_.gate.faulted()) return adopt_fault();
   return usable();
 }
 

@@ -7,8 +7,11 @@
 
 namespace topocoll {
 
+using std::chrono::milliseconds;
+
 Status Core::ensure_thread(std::thread& thread, const char* name, void (Core::*loop)()) {
-  if (thread.joinable()) return {};
+  // After stop_threads() nobody would join it; what is queued then is ended by end_queued().
+  if (thread.joinable() || stopping_) return {};
   // The thread keeps this object alive, in case a completion callback drops the communicator.
   auto started = start_thread(name, [self = shared_from_this(), loop] { ((*self).*loop)(); });
   if (!started.ok()) return started.status();
@@ -40,8 +43,15 @@ void Core::queue_loop() {
 }
 
 bool Core::settle_messages() {
+  std::list<std::shared_ptr<QueuedWork>> waiting;
+  {
+    const std::lock_guard lock(queue_mutex_);
+    waiting.swap(message_works_);
+  }
+  // Without the lock: a completion callback may queue more, or shut down.
+  waiting.remove_if([](const auto& work) { return work->settle_requests(); });
   const std::lock_guard lock(queue_mutex_);
-  std::erase_if(message_works_, [](const auto& work) { return work->settle_requests(); });
+  message_works_.splice(message_works_.begin(), waiting);
   return message_works_.empty() || stopping_;
 }
 
@@ -50,14 +60,16 @@ void Core::message_loop() {
     {
       std::unique_lock lock(queue_mutex_);
       queue_changed_.wait(lock, [this] { return stopping_ || !message_works_.empty(); });
-      if (stopping_) return;
+      if (stopping_) break;
     }
     drive(sleepy_waiter_, [this] { return settle_messages(); }, std::nullopt);
   }
+  // A callback of this thread's that shut down did not find the works that were being settled.
+  settle_messages();
 }
 
-void Core::drain() {
-  const TimePoint limit = os_.now() + settings_.drain;
+void Core::drain(milliseconds time) {
+  const TimePoint limit = os_.now() + time;
   {
     std::unique_lock lock(queue_mutex_);
     turn_waiters_.fetch_add(1);
@@ -69,23 +81,25 @@ void Core::drain() {
   }
   const std::size_t undelivered = messages_.pending_sends();
   if (undelivered != 0 && !concluded_) {
-    log().warn("rank {} leaves with {} sends that their receivers did not take within {} ms", own_rank_,
-               undelivered, settings_.drain.count());
+    log().warn("rank {} leaves with {} sends that their receivers did not take within {} ms",
+               own_rank_, undelivered, time.count());
   }
 }
 
-Status Core::shutdown() {
+Status Core::shutdown(std::optional<milliseconds> limit) {
   if (fork_generation_ != fork_generation() || closed_.exchange(true)) return {};
-  if (!concluded_) drain();
+  if (!concluded_) drain(limit.value_or(settings_.drain));
   // An operation that is still running waits for peers that do not come: end it for all.
   if (outstanding_.load() != 0 && !concluded_) {
     set_reason("shut down with operations in flight");
     conclude({Cause::kAborted, own_rank_, sequence()});
   }
   stop_threads();
-  const Status left(Cause::kAborted, "the communicator was shut down");
+  // Where the group has failed, works that nobody has come to end as those before them did.
+  const Status left =
+      concluded_ ? final_status_ : Status(Cause::kAborted, "the communicator was shut down");
   messages_.fail_all(left);
-  fail_queued(left);
+  end_queued(left);
   assembly_.segment.block(own_rank_).state.store(shm::RankState::kLeft);
   shm::ring(os_, assembly_.segment);
   monitor_.stop();
@@ -112,13 +126,16 @@ void Core::stop_threads() {
   }
 }
 
-void Core::fail_queued(const Status& status) {
+void Core::end_queued(const Status& status) {
   std::deque<std::shared_ptr<QueuedWork>> queued;
   std::list<std::shared_ptr<QueuedWork>> waiting;
   {
     const std::lock_guard lock(queue_mutex_);
     queued.swap(queue_);
     waiting.swap(message_works_);
+    queues_closed_ = true;
+    outstanding_.fetch_sub(static_cast<std::uint32_t>(queued.size()));
+    queue_changed_.notify_all();  // commit() may wait for its turn
   }
   for (const auto& work : queued) work->collectives_ended(status);
   for (const auto& work : waiting) work->settle_requests();

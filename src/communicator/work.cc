@@ -49,7 +49,7 @@ bool QueuedWork::settle_requests() {
 
 Status QueuedWork::wait(std::optional<std::chrono::milliseconds> timeout) {
   const std::optional<TimePoint> deadline =
-      timeout ? std::optional(Clock::now() + *timeout) : std::nullopt;
+      timeout ? std::optional(core_->now() + *timeout) : std::nullopt;
   if (!done() && !requests_.empty()) {
     core_->drive_requests([this] { return settle_requests(); }, deadline);
   }
