@@ -1,8 +1,10 @@
 // Every type and operation against scalar references written from the definitions: floats bit for bit
-// against the left fold in the accumulator (and within the rounding bound of an f64 evaluation),
+// against the left fold in the accumulator (and within the rounding bound of a wider evaluation),
 // integers exactly; on every SIMD target that this machine runs.
 #include "collectives/cpu/reduce.h"
+
 #include <gtest/gtest.h>
+
 #include <array>
 #include <bit>
 #include <cmath>
@@ -14,9 +16,10 @@
 #include <random>
 #include <string>
 #include <vector>
+
 #include "collectives/cpu/reduce_targets.h"
+#include "collectives/reduce_trial.h"
 #include "hwy/highway.h"
-#include "collectives/reduce_reference.h"
 
 namespace topocoll {
 namespace {
