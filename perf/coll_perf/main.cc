@@ -38,7 +38,8 @@ int run_in_place(const Arguments& arguments, const std::string& program) {
                                           .ranks = place->size,
                                           .local_rank = place->local_rank,
                                           .program = program,
-                                          .store = meeting->store});
+                                          .store = meeting->store,
+                                          .variables = place->variables});
   return status;
 }
 

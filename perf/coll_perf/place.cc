@@ -13,12 +13,13 @@ struct Launcher {
   const char* rank;
   const char* size;
   const char* local_rank;
+  bool shell_has_size = false;  ///< the size alone is set where nobody has launched ranks
 };
 
 constexpr Launcher kLaunchers[] = {
     {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK"},
     {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
-    {"SLURM", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"},
+    {"SLURM", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", true},  // in salloc's shell
     {"MPICH", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
 };
 
@@ -92,7 +93,8 @@ Result<Rendezvous> read_rendezvous(const Getenv& getenv) {
 Result<Place> read_place(const Getenv& getenv) {
   Place place;
   for (const Launcher& launcher : kLaunchers) {
-    if (getenv(launcher.rank) == nullptr && getenv(launcher.size) == nullptr) continue;
+    const bool sized = getenv(launcher.size) != nullptr && !launcher.shell_has_size;
+    if (getenv(launcher.rank) == nullptr && !sized) continue;
     auto size = read_int(getenv, launcher.size, 1, 1 << 20);
     if (!size.ok()) return size.status();
     auto rank = read_int(getenv, launcher.rank, 0, *size - 1);
@@ -106,6 +108,7 @@ Result<Place> read_place(const Getenv& getenv) {
       place.local_rank = *local;
     }
     place.launcher = launcher.name;
+    place.variables = fmt::format("{}={} and {}={}", launcher.rank, *rank, launcher.size, *size);
     break;
   }
   if (place.size > 1) {
@@ -114,6 +117,13 @@ Result<Place> read_place(const Getenv& getenv) {
     place.rendezvous = std::move(*rendezvous);
   }
   return place;
+}
+
+Status peers_absent(const Status& status, const std::string& variables) {
+  if (status.cause() != Cause::kTimeout || variables.empty()) return status;
+  return status.annotated(fmt::format(
+      "not all ranks came that {} promise: start them by that launcher, or --ranks N starts N here",
+      variables));
 }
 
 Result<Meeting> meet(const Place& place, std::chrono::milliseconds timeout) {
@@ -132,7 +142,9 @@ Result<Meeting> meet(const Place& place, std::chrono::milliseconds timeout) {
   // Where rank 0 cannot serve, somebody else may: but not for long, if he is not there already.
   const auto limit = not_served.ok() ? timeout : std::min(timeout, std::chrono::milliseconds(2000));
   auto store = connect_tcp_store(at.host, at.port, at.secret, limit);
-  if (!store.ok()) return not_served.ok() ? store.status() : not_served;
+  if (!store.ok()) {
+    return not_served.ok() ? peers_absent(store.status(), place.variables) : not_served;
+  }
   meeting.store = std::move(*store);
   return meeting;
 }

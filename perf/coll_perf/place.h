@@ -2,7 +2,8 @@
 //
 // Without --ranks the environment says who we are: torchrun's RANK and WORLD_SIZE, Open MPI's
 // OMPI_COMM_WORLD_RANK and _SIZE, SLURM's SLURM_PROCID and SLURM_NTASKS, or MPICH's PMI_RANK and
-// PMI_SIZE; without any of them there is one rank. Where the ranks meet, in this order:
+// PMI_SIZE; without any of them there is one rank. SLURM_NTASKS alone, as in the shell of salloc,
+// says how many ranks srun would start, and that it has not. Where the ranks meet, in this order:
 //
 // - TOPOCOLL_STORE=host:port: rank 0 serves there, unless a store already does
 // - MASTER_ADDR, MASTER_PORT: rank 0 serves on the port after it, which a launcher may own itself
@@ -40,11 +41,16 @@ struct Place {
   int size = 1;
   int local_rank = 0;
   std::string launcher;                  ///< "torchrun", "Open MPI", "SLURM", or empty
+  std::string variables;                 ///< of the launcher, with their values; or empty
   std::optional<Rendezvous> rendezvous;  ///< nothing if there is one rank
 };
 
 /// Reads the environment.
 Result<Place> read_place(const Getenv& getenv);
+
+/// A wait for peers failed: if it ran out of time, the error also names the launcher's variables,
+/// which a batch script has, too, that starts no ranks.
+Status peers_absent(const Status& status, const std::string& variables);
 
 /// A connection to the place's store, with the server where this rank is the one to serve.
 struct Meeting {

@@ -22,6 +22,7 @@
 #include "coll_perf/json_report.h"
 #include "coll_perf/launch.h"
 #include "coll_perf/output.h"
+#include "coll_perf/place.h"
 #include "coll_perf/table.h"
 #include "topocoll/communicator.h"
 #include "topocoll/options.h"
@@ -62,15 +63,16 @@ std::string host_name() {
 }
 
 /// Every rank's RankInfo, on rank 0; they travel through the store as lines.
-Result<std::vector<RankInfo>> collect_ranks(const Member& me, int cpu) {
+Result<std::vector<RankInfo>> collect_ranks(const Member& me, int cpu,
+                                            std::chrono::milliseconds timeout) {
   const auto key = [](int rank) { return fmt::format("coll_perf/rank/{}", rank); };
   const std::string line =
       fmt::format("{}\n{}\n{}\n{}\n", ::getpid(), host_name(), cpu, cpu_model());
   if (Status s = me.store->set(key(me.rank), line); !s.ok()) return s;
   std::vector<RankInfo> ranks;
   for (int rank = 0; me.rank == 0 && rank < me.ranks; ++rank) {
-    auto text = me.store->get(key(rank), std::chrono::minutes(1));
-    if (!text.ok()) return text.status();
+    auto text = me.store->get(key(rank), timeout);
+    if (!text.ok()) return text.status().annotated(fmt::format("waiting for rank {}", rank));
     RankInfo& info = ranks.emplace_back();
     info.rank = rank;
     std::istringstream in(*text);
@@ -180,8 +182,9 @@ Status Run::start() {
     json_.emplace(std::move(*report));
     say(fmt::format("# Writing JSON output to {}\n", json_->path()));
   }
-  auto ranks = collect_ranks(me_, cpu);
-  if (!ranks.ok()) return ranks.status();
+  const std::chrono::seconds patience(a_.timeout_s > 0 ? std::min(a_.timeout_s, 60) : 60);
+  auto ranks = collect_ranks(me_, cpu, patience);
+  if (!ranks.ok()) return peers_absent(ranks.status(), me_.variables);
   ranks_ = std::move(*ranks);
   CommunicatorOptions options;
   options.rank = me_.rank;
@@ -191,7 +194,7 @@ Status Run::start() {
   options.commit = a_.commit;
   if (a_.timeout_s > 0) options.timeout = std::chrono::seconds(a_.timeout_s);
   auto comm = Communicator::create(options);
-  if (!comm.ok()) return comm.status();
+  if (!comm.ok()) return peers_absent(comm.status(), me_.variables);
   comm_ = std::move(*comm);
   auto bench = Bench::create(a_, *comm_);
   if (!bench.ok()) return bench.status();

@@ -18,6 +18,7 @@ struct Member {
   int local_rank = 0;
   std::string program;
   std::shared_ptr<Store> store;
+  std::string variables;  ///< that a launcher set, if one did
 };
 
 /// 0, or 1 if a value was wrong, the bandwidth too low, or an operation failed; kBrokenPipe if

@@ -186,6 +186,22 @@ TEST(CollPerf, RanksOfAnotherLauncherMeet) {
   EXPECT_EQ(g.out, "");
 }
 
+TEST(CollPerf, WhereALaunchersRanksDoNotComeItsVariablesAreNamed) {
+  // A batch script of SLURM has both variables, and is the only process until it calls srun.
+  for (const std::string rank : {"0", "1"}) {
+    const Finished f = run({kProgram, "all_reduce", "-b", "8", "-e", "8", "-T", "1"},
+                           {{"SLURM_PROCID", rank},
+                            {"SLURM_NTASKS", "2"},
+                            {"SLURM_JOB_ID", std::to_string(::getpid()) + rank}});
+    EXPECT_EQ(f.status, 1);
+    EXPECT_EQ(count(f.err, "\n"), 1) << f.err;
+    EXPECT_NE(f.err.find("rank " + rank + ": timeout"), std::string::npos) << f.err;
+    EXPECT_NE(f.err.find("SLURM_PROCID=" + rank + " and SLURM_NTASKS=2"), std::string::npos)
+        << f.err;
+    EXPECT_NE(f.err.find("--ranks N"), std::string::npos) << f.err;
+  }
+}
+
 /// The ranks' process ids from the table's preamble.
 std::vector<pid_t> pids_of(const std::string& out) {
   std::vector<pid_t> pids;

@@ -74,11 +74,19 @@ TEST(PerfPlace, OpenMpiAndSlurmRanksOfOneJobAgreeOnAPort) {
   EXPECT_GE(slurm->rendezvous->port, 1024);
 }
 
+TEST(PerfPlace, TheShellOfSallocIsNoRank) {
+  const auto place = place_in({{"SLURM_NTASKS", "4"}, {"SLURM_JOB_ID", "7"}});
+  ASSERT_TRUE(place.ok()) << place.status().to_string();
+  EXPECT_EQ(place->size, 1);
+  EXPECT_EQ(place->launcher, "");
+}
+
 TEST(PerfPlace, WrongValuesAreNamed) {
   const auto error = [](const Variables& v) { return place_in(v).status().text(); };
   EXPECT_NE(error({{"RANK", "2"}, {"WORLD_SIZE", "2"}}).find("RANK='2'"), std::string::npos);
   EXPECT_NE(error({{"RANK", "x"}, {"WORLD_SIZE", "2"}}).find("RANK='x'"), std::string::npos);
   EXPECT_NE(error({{"RANK", "0"}}).find("WORLD_SIZE is not set"), std::string::npos);
+  EXPECT_NE(error({{"SLURM_PROCID", "0"}}).find("SLURM_NTASKS is not set"), std::string::npos);
   EXPECT_NE(error({{"WORLD_SIZE", "2"}}).find("RANK is not set"), std::string::npos);
   EXPECT_NE(error({{"RANK", "0"}, {"WORLD_SIZE", "2"}}).find("TOPOCOLL_STORE"), std::string::npos);
   EXPECT_NE(error({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "x"}}).find("MASTER_PORT"),
