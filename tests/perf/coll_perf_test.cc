@@ -1,7 +1,11 @@
 // coll_perf as its users run it.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <stdlib.h>
 
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -135,6 +139,32 @@ TEST(CollPerf, ErrorsThatCannotBeWrittenKillNobody) {
   const Finished f = run({"/bin/sh", "-c", kProgram + " all_reduce --ranks 2 -b 8 -e 8 -n 1 -w 0 <&- 2>&-"});
   EXPECT_EQ(f.status, 0);
   EXPECT_EQ(count(f.out, kRowPattern), 1) << f.out;
+}
+
+TEST(CollPerf, ProgressIsForTerminalsOnly) {
+  const std::string two = kProgram + " all_reduce --ranks 2 -b 8 -e 16 -f 2 -n 1 -w 0";
+  const Finished piped = run({"/bin/sh", "-c", two});
+  EXPECT_EQ(piped.status, 0);
+  EXPECT_EQ(piped.err, "");
+
+  const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+  if (terminal < 0 || ::grantpt(terminal) != 0 || ::unlockpt(terminal) != 0) {
+    GTEST_SKIP() << "no pseudo-terminal: " << std::strerror(errno);
+  }
+  const std::string name = ::ptsname(terminal);
+  const int writer = ::open(name.c_str(), O_RDWR | O_NOCTTY | O_CLOEXEC);  // the last to hang up
+  const Finished shown = run({"/bin/sh", "-c", two + " 2>" + name});
+  EXPECT_EQ(shown.status, 0);
+  char bytes[4096];
+  const ssize_t got = ::read(terminal, bytes, sizeof bytes);
+  ::close(writer);
+  ::close(terminal);
+  const std::string seen(bytes, static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+  const std::string clear = "\r\033[K";
+  EXPECT_EQ(seen,
+            clear + "[1 of 2] all_reduce 8 B" + clear + clear + "[2 of 2] all_reduce 16 B" + clear);
+  EXPECT_EQ(shown.out.find('\033'), std::string::npos);
+  EXPECT_EQ(count(shown.out, kRowPattern), 2) << shown.out;
 }
 
 TEST(CollPerf, TooFewOpenFilesAreSaidAtOnce) {
