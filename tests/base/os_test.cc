@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -23,38 +22,14 @@
 #include <vector>
 
 #include "support/fault_os.h"
+#include "support/temporary_directory.h"
 
 namespace topocoll {
 namespace {
 
 using namespace std::chrono_literals;
 using testing::FaultOs;
-
-/// A directory of its own that disappears with its files.
-class TemporaryDirectory {
- public:
-  TemporaryDirectory() {
-    char name[] = "/tmp/topocoll-os-test-XXXXXX";
-    path_ = ::mkdtemp(name);
-  }
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-  ~TemporaryDirectory() {
-    if (mounted_) ::umount2(path_.c_str(), MNT_DETACH);
-    std::filesystem::remove_all(path_);
-  }
-  /// Whether a tmpfs of `bytes` could be mounted here.
-  bool mount_tmpfs(std::size_t bytes) {
-    const std::string data = "size=" + std::to_string(bytes);
-    mounted_ = ::mount("tmpfs", path_.c_str(), "tmpfs", 0, data.c_str()) == 0;
-    return mounted_;
-  }
-  [[nodiscard]] const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-  bool mounted_ = false;
-};
+using testing::TemporaryDirectory;
 
 struct Pair {
   Fd a, b;
