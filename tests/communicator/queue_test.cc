@@ -1,9 +1,11 @@
 // Queued work, groups, messages, several communicators at once, commit modes.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <numeric>
 
 #include "support/ranks.h"
+#include "support/sanitized.h"
 
 namespace topocoll {
 namespace {
@@ -221,12 +223,39 @@ TEST(Groups, ANameMayBeUsedAgainOnTheSameStore) {
   }
 }
 
-TEST(Groups, ManyRanksOnFewCores) {
-  run_ranks(32, [](Communicator& comm) {
-    for (int i = 0; i < 5; ++i) {
-      std::int64_t in = comm.rank(), out = 0;
-      ASSERT_TRUE(comm.all_reduce(&in, &out, 1, DataType::kI64, ReduceOp::kSum).ok());
-      ASSERT_EQ(out, 31 * 32 / 2);
+TEST(Groups, AsManyRanksAsAHostMayHold) {
+  static constexpr int kRanks = testing::kSanitized ? 32 : kMaxRanksPerHost;
+  rlimit files{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &files), 0);
+  const auto needed = static_cast<rlim_t>(kRanks * 8);  // all of them in this process
+  if (files.rlim_cur < needed) GTEST_SKIP() << "ulimit -n is less than " << needed;
+  run_ranks(kRanks, [](Communicator& comm) {
+    ASSERT_EQ(comm.size(), kRanks);
+    const std::int64_t sum = std::int64_t(kRanks) * (kRanks - 1) / 2;  // of all ranks' numbers
+    for (const std::size_t count :
+         {std::size_t(1), (std::size_t(1) << 20) / sizeof(std::int64_t)}) {
+      std::vector<std::int64_t> in(count), out(count);
+      for (std::size_t i = 0; i < count; ++i)
+        in[i] = comm.rank() + static_cast<std::int64_t>(i) * 3;
+      const Status s =
+          comm.all_reduce(in.data(), out.data(), count, DataType::kI64, ReduceOp::kSum);
+      ASSERT_TRUE(s.ok()) << s.to_string();
+      for (std::size_t i = 0; i < count; ++i)
+        ASSERT_EQ(out[i], sum + static_cast<std::int64_t>(i) * 3 * kRanks) << i;
+    }
+    for (const std::size_t count : {1, 300}) {  // in slots; through the ring
+      std::vector<std::int32_t> in(count * kRanks), out(count * kRanks);
+      const auto block = [&](int from, int to) { return (from * kRanks + to) * 1000; };
+      for (std::size_t i = 0; i < in.size(); ++i) {
+        in[i] = block(comm.rank(), static_cast<int>(i / count)) + static_cast<int>(i % count);
+      }
+      const Status s = comm.all_to_all(in.data(), out.data(), count, DataType::kI32);
+      ASSERT_TRUE(s.ok()) << s.to_string();
+      for (std::size_t i = 0; i < out.size(); ++i) {
+        ASSERT_EQ(out[i],
+                  block(static_cast<int>(i / count), comm.rank()) + static_cast<int>(i % count))
+            << i;
+      }
     }
   });
 }
