@@ -176,6 +176,60 @@ TEST(Bootstrap, DifferentBuildsAreToldToAll) {
                 Cause::kVersion, {"rank 1", "torch 2.9", "torch 2.11", "install one build"});
 }
 
+/// A store that passes on one field of one key with another value.
+class ForgingStore final : public Store {
+ public:
+  ForgingStore(Store& base, std::string key, std::string field, std::string value)
+      : base_(base),
+        key_("topocoll/test/1/" + key),
+        field_(field + "="),
+        value_(std::move(value)) {}
+  Status set(const std::string& key, const std::string& value) override {
+    std::string forged = value;
+    if (key == key_) {
+      const std::size_t at = forged.find(field_) + field_.size();
+      forged.replace(at, forged.find('\n', at) - at, value_);
+    }
+    return base_.set(key, forged);
+  }
+  Result<std::string> get(const std::string& key, std::chrono::milliseconds timeout) override {
+    return base_.get(key, timeout);
+  }
+  Result<std::int64_t> add(const std::string& key, std::int64_t delta) override {
+    return base_.add(key, delta);
+  }
+  Result<bool> contains(const std::string& key) override { return base_.contains(key); }
+
+ private:
+  Store& base_;
+  const std::string key_, field_, value_;
+};
+
+TEST(Bootstrap, DifferentLayoutsAndBuildsAreToldToAll) {
+  for (const char* field : {"wire", "build"}) {
+    Meeting meeting(3);
+    ForgingStore forging(meeting.store(), "hello/1", field, "31337");
+    expect_failed(meeting.run([&](BootstrapOptions& o) {
+      if (o.rank == 1) o.store = &forging;
+    }),
+                  Cause::kVersion, {"rank 1 runs topocoll", "install one build"});
+  }
+}
+
+TEST(Bootstrap, MemoryWithAnotherTokenIsAnotherHosts) {
+  Meeting meeting(2);
+  ForgingStore forging(meeting.store(), "table", "token", to_hex(*Os::real().random_token()));
+  const Results results = meeting.run([&](BootstrapOptions& o) {
+    if (o.rank == 0) o.store = &forging;
+  });
+  // Rank 0 has handed out its segment by then, and learns the rest from the end of the connection.
+  const Status refused = results[1]->status();
+  EXPECT_EQ(refused.cause(), Cause::kUnsupported) << refused.to_string();
+  EXPECT_NE(refused.text().find("rank 1 does not see rank 0's memory: they are not on one host"),
+            std::string::npos)
+      << refused.text();
+}
+
 TEST(Bootstrap, DifferentSettingsAreToldToAll) {
   Meeting meeting(3);
   expect_failed(
