@@ -1,7 +1,7 @@
 // Graph: the machine as the planner sees it: ranks, switches and directed links with integer
 // capacities.
 //
-//   Result<Graph> graph = graph_from_json(text, "dgx1v.json");
+//   Result<Graph> graph = make_graph(description, "dgx1v");   // or graph_from_topology()
 //   graph->gbps(graph->links[0].capacity)         // exact: 25
 //
 // A rank is a GPU or a CPU process: it may copy and reduce. A switch only forwards what it gets.
@@ -11,8 +11,8 @@
 // exact: declared bandwidths are taken as the decimal numbers they print as (where these have no
 // common unit, those of more than six decimals as the simplest fraction within 10^-9), measured
 // ones are first put on a grid of 1 % (quantised() of planner/rational.h). Thread rule: a Graph is
-// a value. Failure rule: make_graph() and the readers check everything once and name the place in
-// the input; functions on a Graph may then rely on it.
+// a value. Failure rule: make_graph() checks everything once and names the place in the input;
+// functions on a Graph may then rely on it.
 #pragma once
 
 #include <cstddef>
@@ -106,11 +106,5 @@ struct GraphDescription {
 
 /// Checks and converts. `what` names the input in messages ("dgx1v.json").
 Result<Graph> make_graph(const GraphDescription& description, std::string_view what);
-
-/// Reads {"nodes": [{"id", "kind": "gpu"|"cpu"|"sw"}], "edges": [[from, to, GB/s], ...],
-/// "latency_ns": [per edge, number or null], "shared": [{"name", "edges": [indices], "gbps"}]}; the
-/// last two may be absent, as may "unit" ("GB/s per direction", the only one known). Other members
-/// are not looked at. Messages begin with `what` and name the path.
-Result<Graph> graph_from_json(std::string_view text, std::string_view what);
 
 }  // namespace topocoll

@@ -106,71 +106,85 @@ TEST(Graph, FindsTheUnitOfBandwidthsThatHaveNoneAsDecimals) {
   EXPECT_EQ(graph->links[2].capacity, 1625);
 }
 
-std::string error_of(const std::string& nodes, const std::string& edges,
-                     const std::string& more = "") {
-  const auto text = fmt::format(R"({{"nodes": [{}], "edges": [{}]{}}})", nodes, edges, more);
-  const Result<Graph> graph = graph_from_json(text, "bad.json");
+/// Two ranks with a link each way.
+GraphDescription two_ranks() {
+  GraphDescription d;
+  d.nodes = {{"a", true, "nodes[0]"}, {"b", true, "nodes[1]"}};
+  d.links = {{"a", "b", 5, false, std::nullopt, "edges[0]"},
+             {"b", "a", 5, false, std::nullopt, "edges[1]"}};
+  return d;
+}
+
+std::string error_of(const GraphDescription& description) {
+  const Result<Graph> graph = make_graph(description, "bad.json");
   return graph.ok() ? "accepted" : graph.status().text();
 }
 
-constexpr const char* kTwo = R"({"id": "a", "kind": "gpu"}, {"id": "b", "kind": "gpu"})";
-constexpr const char* kPair = R"(["a", "b", 5], ["b", "a", 5])";
+/// What is said of two ranks after `change` of their description.
+template <class Change>
+std::string error_after(Change change) {
+  GraphDescription d = two_ranks();
+  change(d);
+  return error_of(d);
+}
 
 TEST(Graph, NamesWhatIsWrongWithNodesAndEdges) {
-  const std::string two = kTwo;
-  EXPECT_EQ(error_of(two, kPair), "accepted");
-  EXPECT_THAT(error_of(two, R"(["a", "b", 0])"),
-              HasSubstr("bad.json: edges[0][2]: expected a number"));
-  EXPECT_THAT(error_of(two, R"(["a", "b", 5], ["b", "a", -1])"), HasSubstr("edges[1][2]"));
-  EXPECT_THAT(error_of(two, R"(["a", "b", 1e30])"), HasSubstr("edges[0][2]"));
-  EXPECT_THAT(error_of(two, R"(["a", "b", NaN])"), HasSubstr("not JSON at byte"));
-  EXPECT_THAT(error_of(two, R"(["a", "b", "5"])"), HasSubstr("edges[0][2]"));
-  EXPECT_THAT(error_of(two, R"(["a", "b"])"), HasSubstr("edges[0]: expected [from, to, GB/s]"));
-  EXPECT_THAT(error_of(two, R"(["a", "a", 5])"),
-              HasSubstr("edges[0]: a link from \"a\" to itself"));
-  EXPECT_THAT(error_of(two, R"(["a", "c", 5])"), HasSubstr("edges[0]: no node is called \"c\""));
-  EXPECT_THAT(error_of(two + R"(, {"id": "a", "kind": "sw"})", kPair),
-              HasSubstr("nodes[2]: node \"a\" was given before, as nodes[0]"));
-  EXPECT_THAT(error_of(two, ""), HasSubstr("edges: \"a\" cannot reach \"b\""));
-  EXPECT_THAT(error_of(two, R"(["a", "b", 5])"), HasSubstr("edges: \"b\" cannot reach \"a\""));
-  EXPECT_THAT(error_of(R"({"id": "a", "kind": "gpu"})", ""),
-              HasSubstr("nodes: 1 of them can be ranks"));
-  EXPECT_THAT(error_of(R"({"id": "a", "kind": "tpu"})", ""),
-              HasSubstr("nodes[0].kind: expected gpu"));
-  EXPECT_THAT(error_of(two, R"(["a", "b", 1.23456789012345], ["b", "a", 999999.999999])"),
-              HasSubstr("fewer digits"));
-  EXPECT_THAT(error_of(two, kPair, R"(, "unit": "furlongs")"), HasSubstr("unit: expected GB/s"));
-}
-
-TEST(Graph, NamesWhatIsWrongWithGroupsAndLatencies) {
-  const auto shared = [](const std::string& edges, const std::string& gbps) {
-    return error_of(
-        kTwo, kPair,
-        fmt::format(R"(, "shared": [{{"name": "port", "edges": [{}], "gbps": {}}}])", edges, gbps));
-  };
-  EXPECT_EQ(shared("0, 1", "6"), "accepted");
-  EXPECT_THAT(shared("0, 2", "6"), HasSubstr("shared[0]: there is no link 2, only 0 to 1"));
-  EXPECT_THAT(shared("0, 0", "6"), HasSubstr("shared[0]: link 0 is named twice"));
-  EXPECT_THAT(shared("0", "6"), HasSubstr("shared[0]: 1 links"));
-  EXPECT_THAT(shared("0, 1", "11"), HasSubstr("limits nothing"));
-  EXPECT_THAT(shared("0, 1", "4"), HasSubstr("link 0 of it alone has 5"));
-  EXPECT_THAT(shared("0, 1", "-4"), HasSubstr("shared[0].gbps"));
-  EXPECT_EQ(error_of(kTwo, kPair, R"(, "latency_ns": [700, null])"), "accepted");
-  EXPECT_THAT(error_of(kTwo, kPair, R"(, "latency_ns": [700])"),
-              HasSubstr("1 latencies for 2 edges"));
-  EXPECT_THAT(error_of(kTwo, kPair, R"(, "latency_ns": [1, -1])"), HasSubstr("latency_ns[1]"));
-}
-
-TEST(Graph, RefusesWhatIsTooLargeOrCutShort) {
-  std::string nodes;
-  for (int i = 0; i < 10000; ++i)
-    nodes += fmt::format("{}{{\"id\":\"g{}\",\"kind\":\"gpu\"}}", i ? "," : "", i);
-  EXPECT_THAT(error_of(nodes, ""), HasSubstr("nodes: 10000 ranks, 4096 are allowed"));
-  EXPECT_THAT(error_of(kTwo, std::string(10 << 20, ' ')), HasSubstr("bytes, 8388608 are allowed"));
-  const std::string whole = testing::fixture_text("dgx1v_8xV100.json");
-  for (std::size_t length = 0; length + 2 < whole.size(); length += 97) {
-    EXPECT_FALSE(graph_from_json(whole.substr(0, length), "cut").ok()) << length;
+  EXPECT_EQ(error_of(two_ranks()), "accepted");
+  for (const double gbps : {0.0, -1.0, 1e30, std::nan("")}) {
+    EXPECT_THAT(error_after([&](auto& d) { d.links[1].gbps = gbps; }),
+                HasSubstr("bad.json: edges[1]: bandwidth"))
+        << gbps;
   }
+  EXPECT_THAT(error_after([](auto& d) { d.links[0].latency_ns = -1; }),
+              HasSubstr("edges[0]: latency -1 ns"));
+  EXPECT_THAT(error_after([](auto& d) { d.links[0].to = "a"; }),
+              HasSubstr("edges[0]: a link from \"a\" to itself"));
+  EXPECT_THAT(error_after([](auto& d) { d.links[0].to = "c"; }),
+              HasSubstr("edges[0]: no node is called \"c\""));
+  EXPECT_THAT(error_after([](auto& d) {
+                d.nodes.push_back({"a", false, "nodes[2]"});
+              }),
+              HasSubstr("nodes[2]: node \"a\" was given before, as nodes[0]"));
+  EXPECT_THAT(error_after([](auto& d) { d.nodes[1].id = ""; }),
+              HasSubstr("nodes[1]: the id is empty"));
+  EXPECT_THAT(error_after([](auto& d) { d.links.clear(); }),
+              HasSubstr("edges: \"a\" cannot reach \"b\""));
+  EXPECT_THAT(error_after([](auto& d) { d.links.pop_back(); }),
+              HasSubstr("edges: \"b\" cannot reach \"a\""));
+  EXPECT_THAT(error_after([](auto& d) { d.nodes[1].is_rank = false; }),
+              HasSubstr("nodes: 1 of them can be ranks"));
+  EXPECT_THAT(error_after([](auto& d) {
+                d.links[0].gbps = 1.23456789012345;
+                d.links[1].gbps = 999999.999999;
+              }),
+              HasSubstr("fewer digits"));
+}
+
+TEST(Graph, NamesWhatIsWrongWithGroups) {
+  const auto shared = [](std::vector<std::int64_t> links, double gbps) {
+    return error_after([&](auto& d) {
+      d.groups.push_back({"port", std::move(links), gbps, false, "shared[0]"});
+    });
+  };
+  EXPECT_EQ(shared({0, 1}, 6), "accepted");
+  EXPECT_THAT(shared({0, 2}, 6), HasSubstr("shared[0]: there is no link 2, only 0 to 1"));
+  EXPECT_THAT(shared({0, 0}, 6), HasSubstr("shared[0]: link 0 is named twice"));
+  EXPECT_THAT(shared({0}, 6), HasSubstr("shared[0]: 1 links"));
+  EXPECT_THAT(shared({0, 1}, 11), HasSubstr("limits nothing"));
+  EXPECT_THAT(shared({0, 1}, 4), HasSubstr("link 0 of it alone has 5"));
+  EXPECT_THAT(shared({0, 1}, -4), HasSubstr("shared[0]: bandwidth -4 GB/s"));
+}
+
+TEST(Graph, RefusesWhatIsTooLarge) {
+  GraphDescription d;
+  for (int i = 0; i < 10000; ++i) d.nodes.push_back({fmt::format("g{}", i), true, "node"});
+  EXPECT_THAT(error_of(d), HasSubstr("nodes: 10000 ranks, 4096 are allowed"));
+  for (auto& node : d.nodes) node.is_rank = false;
+  for (int i = 0; i < 10000; ++i) d.nodes.push_back({fmt::format("s{}", i), i < 2, "node"});
+  EXPECT_THAT(error_of(d), HasSubstr("nodes: 20000 are given, 16384 are allowed"));
+  d = two_ranks();
+  d.links.resize(kMaxGraphLinks + 1, d.links[0]);
+  EXPECT_THAT(error_of(d), HasSubstr("edges: 131073 are given, 131072 are allowed"));
 }
 
 }  // namespace

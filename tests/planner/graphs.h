@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "planner/graph.h"
+#include "planner/graph_topology.h"
+#include "topocoll/topology_formats.h"
 
 namespace topocoll::testing {
 
@@ -59,7 +61,10 @@ struct Fixture {
 
 inline Fixture load_fixture(const std::string& name) {
   const std::string text = fixture_text(name + ".json");
-  Result<Graph> graph = graph_from_json(text, name);
+  const Result<Topology> machine = import_topology(text, name);
+  EXPECT_TRUE(machine.ok()) << machine.status().to_string();
+  Result<Graph> graph =
+      machine.ok() ? graph_from_topology(*machine, {}) : Result<Graph>(machine.status());
   EXPECT_TRUE(graph.ok()) << graph.status().to_string();
   return {graph.ok() ? *graph : Graph(), nlohmann::json::parse(text)["expect"]};
 }

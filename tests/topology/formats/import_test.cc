@@ -75,6 +75,49 @@ TEST(Import, BareGraphs) {
               HasSubstr("edges[1]: is given twice"));
 }
 
+/// The error of a pair of GPUs with `more` members.
+std::string pair_error(const std::string& more) {
+  return import_error(R"({"unit": "GB/s per direction", "nodes": [{"id": "a", "kind": "gpu"},
+    {"id": "b", "kind": "gpu"}], "edges": [["a", "b", 5], ["b", "a", 5]], )" +
+                      more + "}");
+}
+
+TEST(Import, BareGraphsWithLatenciesAndSharedCapacities) {
+  const Topology t =
+      imported(R"({"unit": "GB/s per direction", "nodes": [{"id": "a", "kind": "gpu"},
+    {"id": "b", "kind": "gpu"}], "edges": [["a", "b", 5], ["b", "a", 5]], "latency_ns": [700, null],
+    "shared": [{"name": "port", "edges": [0, 1], "gbps": 6}]})");
+  EXPECT_EQ(edge_between(t, "a", "b")->latency_ns.declared, 700);
+  EXPECT_FALSE(edge_between(t, "b", "a")->latency_ns.declared.has_value());
+  ASSERT_EQ(t.groups.size(), 1U);
+  EXPECT_EQ(t.groups[0].id, "port");
+  EXPECT_EQ(t.groups[0].bandwidth_gbps.declared, 6);
+  EXPECT_EQ(t.groups[0].members.size(), 2U);
+
+  EXPECT_THAT(pair_error(R"("latency_ns": [700])"), HasSubstr("1 latencies for 2 edges"));
+  EXPECT_THAT(pair_error(R"("latency_ns": [1, -1])"), HasSubstr("f.xml: latency_ns[1]"));
+  const auto shared = [](const std::string& edges, const std::string& gbps) {
+    return pair_error(R"("shared": [{"name": "port", "edges": [)" + edges + R"(], "gbps": )" +
+                      gbps + "}]");
+  };
+  EXPECT_THAT(shared("0, 2", "6"), HasSubstr("shared[0].edges[1]: expected"));
+  EXPECT_THAT(shared("0, 0", "6"), HasSubstr("shared[0].edges[1]: is given twice"));
+  EXPECT_THAT(shared("0", "6"), HasSubstr("shared[0].edges: a group has 2 edges or more"));
+  EXPECT_THAT(shared("0, 1", "-4"), HasSubstr("shared[0].gbps: expected a number"));
+  EXPECT_THAT(shared("0, 1", "0"), HasSubstr("shared[0].gbps: a group without bandwidth"));
+  EXPECT_THAT(pair_error(R"("weights": [])"), HasSubstr("weights"));
+  EXPECT_THAT(pair_error(std::string(std::size_t{33} << 20, ' ')),
+              HasSubstr("bytes, 33554432 are allowed"));
+}
+
+TEST(Import, BareGraphsThatAreCutShort) {
+  const std::string whole = R"({"unit": "GB/s per direction", "nodes": [{"id": "a", "kind": "gpu"}],
+    "edges": [], "latency_ns": [], "shared": []})";
+  for (std::size_t length = 0; length < whole.size(); ++length) {
+    EXPECT_FALSE(import_topology(whole.substr(0, length), "cut").ok()) << length;
+  }
+}
+
 TEST(Import, HostileXml) {
   EXPECT_THAT(import_error("<system version=\"1\"><cpu numaid=\"0\">"),
               HasSubstr("not XML, or cut short"));
