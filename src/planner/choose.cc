@@ -136,7 +136,7 @@ Result<PlanTable> make_table(const PlanTable* current, const std::vector<Plan>& 
     if (band != nullptr && band->plan.ranks == graph.ranks()) {
       // A plan that can no longer run is replaced whatever the gain.
       const Result<Trial> kept = try_plan(band->plan, graph, routes, model, options, bytes);
-      if (kept.ok() && !worth_replacing(kept->time_ns, best.time_ns, model.relative_error())) {
+      if (kept.ok() && !worth_replacing(kept->time_ns, best.time_ns, model.relative_error)) {
         winner = &band->plan;
         best = *kept;
       }

@@ -80,7 +80,7 @@ Result<PlanTable> choose(const std::vector<Plan>& plans, const Graph& graph, con
                          const CostModel& model, const ChooseOptions& options);
 
 /// The table for what is now known of the machine, where `current` was made before: at each size
-/// the plan in force stays unless a candidate is quicker by more than 2 * model.relative_error().
+/// the plan in force stays unless a candidate is quicker by more than 2 * model.relative_error.
 Result<PlanTable> rechoose(const PlanTable& current, const std::vector<Plan>& plans,
                            const Graph& graph, const Routes& routes, const CostModel& model,
                            const ChooseOptions& options);

@@ -26,6 +26,7 @@
 #include "planner/simulator.h"
 #include "planner/step_graph.h"
 #include "planner/trees.h"
+#include "planner/uniform_cost.h"
 #include "topocoll/planning.h"
 
 namespace sg = simgrid::s4u;
@@ -206,7 +207,7 @@ double simgrid_seconds(const Plan &plan, const Graph &graph) {
 }
 
 void expect_agreement(const Plan &plan, const Graph &graph, const std::string &what) {
-  const auto ours = simulate(plan, graph, Routes(graph), CostModel::uniform(kAlphaNs), {kBytes});
+  const auto ours = simulate(plan, graph, Routes(graph), uniform_cost(kAlphaNs), {kBytes});
   ASSERT_TRUE(ours.ok()) << what << ": " << ours.status().to_string();
   const double theirs = simgrid_seconds(plan, graph);
   EXPECT_NEAR(ours->time_ns * 1e-9, theirs, 1e-3 * theirs) << what;

@@ -16,6 +16,7 @@
 #include "planner/ring_plans.h"
 #include "planner/rings.h"
 #include "planner/trees.h"
+#include "planner/uniform_cost.h"
 
 namespace topocoll::testing {
 namespace {
@@ -41,7 +42,7 @@ TEST(Simulator, RingAllReduceTakesItsClosedForm) {
     const Plan plan = *make_ring_plan(CollectiveKind::kAllReduce, {identity(n)}, 0);
     const double gamma = 0.002;
     for (double bytes : {0.0, 1024.0, 1e6, 1e9}) {
-      const auto r = run(plan, full_mesh(n, kBeta), CostModel::uniform(kAlpha, gamma), {bytes});
+      const auto r = run(plan, full_mesh(n, kBeta), uniform_cost(kAlpha, gamma), {bytes});
       const double hop = kAlpha + bytes / n / kBeta;
       EXPECT_NEAR(r.time_ns, 2 * (n - 1) * hop + (n - 1) * gamma * bytes / n, 1e-9 * r.time_ns)
           << n;
@@ -55,7 +56,7 @@ TEST(Simulator, RingAllReduceTakesItsClosedForm) {
 
 TEST(Simulator, LatencyOfRoutesAddsToAlpha) {
   const Plan plan = *make_ring_plan(CollectiveKind::kAllGather, {identity(4)}, 0);
-  const auto r = run(plan, full_mesh(4, kBeta, 300), CostModel::uniform(kAlpha), {4e6});
+  const auto r = run(plan, full_mesh(4, kBeta, 300), uniform_cost(kAlpha), {4e6});
   EXPECT_NEAR(r.time_ns, 3 * (kAlpha + 300 + 1e6 / kBeta), 1e-6);
 }
 
@@ -64,7 +65,7 @@ TEST(Simulator, ChainBroadcastTakesItsClosedForm) {
   for (int n : {2, 5, 8}) {
     const Plan plan = *make_ring_plan(CollectiveKind::kBroadcast, {identity(n)}, 0);
     for (int windows : {1, 2, 16}) {
-      const auto r = run(plan, full_mesh(n, kBeta), CostModel::uniform(kAlpha), {bytes, windows});
+      const auto r = run(plan, full_mesh(n, kBeta), uniform_cost(kAlpha), {bytes, windows});
       const double piece = kAlpha + bytes / windows / kBeta;
       EXPECT_NEAR(r.time_ns, (n - 2 + windows) * piece, 1e-9 * r.time_ns) << n << " " << windows;
     }
@@ -77,7 +78,7 @@ TEST(Simulator, BinomialTreeTakesItsClosedForm) {
   for (int levels = 1; levels <= 4; ++levels) {
     const int n = 1 << levels;
     const auto r =
-        run(tree_all_reduce(n), full_mesh(n, kBeta), CostModel::uniform(kAlpha, gamma), {bytes});
+        run(tree_all_reduce(n), full_mesh(n, kBeta), uniform_cost(kAlpha, gamma), {bytes});
     const double hop = kAlpha + bytes / kBeta;
     EXPECT_NEAR(r.time_ns, levels * (2 * hop + gamma * bytes), 1e-9 * r.time_ns);
   }
@@ -87,7 +88,7 @@ TEST(Simulator, StarSharesTheRootsLink) {
   const double bytes = 8e6;
   for (int n : {2, 4, 9}) {
     const Plan plan = *make_direct_plan(CollectiveKind::kBroadcast, "one_shot", n, 1);
-    const auto r = run(plan, star(n, kBeta), CostModel::uniform(kAlpha), {bytes});
+    const auto r = run(plan, star(n, kBeta), uniform_cost(kAlpha), {bytes});
     EXPECT_NEAR(r.time_ns, kAlpha + (n - 1) * bytes / kBeta, 1e-9 * r.time_ns);
     ASSERT_GE(r.bottleneck, 0);
     if (n > 2) {
@@ -95,7 +96,7 @@ TEST(Simulator, StarSharesTheRootsLink) {
     }
     EXPECT_NEAR(r.bottleneck_share, 1 - kAlpha / r.time_ns, 1e-9);
     // On a mesh each copy has its own link.
-    const auto mesh = run(plan, full_mesh(n, kBeta), CostModel::uniform(kAlpha), {bytes});
+    const auto mesh = run(plan, full_mesh(n, kBeta), uniform_cost(kAlpha), {bytes});
     EXPECT_NEAR(mesh.time_ns, kAlpha + bytes / kBeta, 1e-9 * r.time_ns);
   }
 }
@@ -112,7 +113,7 @@ TEST(Simulator, FlowsOfOneLinkShareIt) {
       plan.steps[static_cast<std::size_t>(k + i)].push_back(recv(i, tmp(0)));
     }
     const double bytes = 1e6;
-    const auto r = run(plan, maker.make(), CostModel::uniform(kAlpha), {bytes * 2 * k});
+    const auto r = run(plan, maker.make(), uniform_cost(kAlpha), {bytes * 2 * k});
     EXPECT_NEAR(r.time_ns, kAlpha + bytes * k / kBeta, 1e-6);
   }
 }
@@ -121,10 +122,10 @@ TEST(Simulator, SharedGroupsLimitTheirMembers) {
   const Plan plan = *make_direct_plan(CollectiveKind::kAllGather, "one_shot", 2, 0);
   GraphMaker maker(2);
   maker.both("g0", "g1", 20);
-  const auto free = run(plan, maker.make(), CostModel::uniform(0), {2e6});
+  const auto free = run(plan, maker.make(), uniform_cost(0), {2e6});
   EXPECT_NEAR(free.time_ns, 1e6 / 20, 1e-6);
   const auto half =
-      run(plan, maker.group("half duplex", {0, 1}, 20).make(), CostModel::uniform(0), {2e6});
+      run(plan, maker.group("half duplex", {0, 1}, 20).make(), uniform_cost(0), {2e6});
   EXPECT_NEAR(half.time_ns, 2e6 / 20, 1e-6);
 }
 
@@ -133,7 +134,7 @@ TEST(Simulator, StragglersHoldUpThoseWhoNeedThem) {
   const double hop = kAlpha + 1e6 / kBeta;
   SimulationOptions options{1e6};
   options.start_ns = {0, 0, 1e6, 0};
-  const auto r = run(plan, full_mesh(4, kBeta), CostModel::uniform(kAlpha), options);
+  const auto r = run(plan, full_mesh(4, kBeta), uniform_cost(kAlpha), options);
   EXPECT_NEAR(r.finish_ns[1], hop, 1e-6);
   EXPECT_NEAR(r.finish_ns[2], 1e6, 1e-6);
   EXPECT_NEAR(r.finish_ns[3], 1e6 + hop, 1e-6);
@@ -142,7 +143,7 @@ TEST(Simulator, StragglersHoldUpThoseWhoNeedThem) {
 
 TEST(Simulator, OverheadOfAProtocolTakesBandwidth) {
   const Plan plan = *make_ring_plan(CollectiveKind::kAllGather, {identity(4)}, 0);
-  CostModel model = CostModel::uniform(0);
+  CostModel model = uniform_cost(0);
   model.protocols[0].efficiency = 0.5;
   const auto r = run(plan, full_mesh(4, kBeta), model, {4e6});
   EXPECT_NEAR(r.time_ns, 3 * 2e6 / kBeta, 1e-6);
@@ -159,7 +160,7 @@ TEST(Simulator, ReachesTheRatesOfRingsOnEveryFixture) {
     if (!rings.ok()) continue;
     const int n = fixture.graph.ranks();
     const Plan plan = *make_ring_plan(CollectiveKind::kAllReduce, rings->orders, 0);
-    const auto r = run(plan, fixture.graph, CostModel::uniform(500), {bytes});
+    const auto r = run(plan, fixture.graph, uniform_cost(500), {bytes});
     const double rate = fixture.graph.gbps(rings->rate());
     EXPECT_NEAR(r.algbw_gbps(bytes), rate * n / (2 * (n - 1)), 0.01 * rate) << name;
   }
@@ -176,7 +177,7 @@ TEST(Simulator, NothingBeatsTheBound) {
     const double broadcast =
         fixture.expect["broadcast_rate_by_root"][graph.rank_id(0)].get<double>();
     const auto algbw = [&](const Result<Plan>& plan, int windows) {
-      const auto r = simulate(*plan, graph, routes, CostModel::uniform(0), {bytes, windows});
+      const auto r = simulate(*plan, graph, routes, uniform_cost(0), {bytes, windows});
       return r.ok() ? r->algbw_gbps(bytes) : 0;
     };
     const int n = graph.ranks();
@@ -241,7 +242,7 @@ TEST(Simulator, LosesAndInventsNoBytes) {
     SimulationOptions options{1.0 * (1 + random.below(1 << 24)), 1 + random.below(4)};
     options.slots = 1 + random.below(3);
     for (int r = 0; r < n; ++r) options.start_ns.push_back(random.below(10000));
-    const auto r = simulate(*plan, graph, routes, CostModel::uniform(100, 0.001), options);
+    const auto r = simulate(*plan, graph, routes, uniform_cost(100, 0.001), options);
     if (!r.ok()) {
       EXPECT_EQ(r.status().cause(), Cause::kUnsupported) << "seed " << seed;
       continue;
@@ -257,7 +258,7 @@ TEST(Simulator, LosesAndInventsNoBytes) {
       EXPECT_GE(r->finish_ns[static_cast<std::size_t>(k)],
                 options.start_ns[static_cast<std::size_t>(k)]);
     }
-    const auto again = simulate(*plan, graph, routes, CostModel::uniform(100, 0.001), options);
+    const auto again = simulate(*plan, graph, routes, uniform_cost(100, 0.001), options);
     EXPECT_EQ(again->finish_ns, r->finish_ns) << "seed " << seed;
   }
   EXPECT_GE(simulated, 200);
@@ -269,12 +270,12 @@ TEST(Simulator, ChannelsTakeThePathsOfThePlan) {
   maker.both("g0", "wide", 20).both("wide", "g1", 20).both("g0", "thin", 5).both("thin", "g1", 5);
   const Graph graph = maker.make();
   Plan plan = *make_direct_plan(CollectiveKind::kBroadcast, "one_shot", 2, 0);
-  EXPECT_NEAR(run(plan, graph, CostModel::uniform(0), {1e6}).time_ns, 1e6 / 20, 1e-6);
+  EXPECT_NEAR(run(plan, graph, uniform_cost(0), {1e6}).time_ns, 1e6 / 20, 1e-6);
   plan.routes = {{0, 1, 0, {"g0", "thin", "g1"}, 5}};
-  EXPECT_NEAR(run(plan, graph, CostModel::uniform(0), {1e6}).time_ns, 1e6 / 5, 1e-6);
+  EXPECT_NEAR(run(plan, graph, uniform_cost(0), {1e6}).time_ns, 1e6 / 5, 1e-6);
   const auto text = [&](std::vector<std::string> path) {
     plan.routes[0].path = std::move(path);
-    return simulate(plan, graph, Routes(graph), CostModel::uniform(0), {1e6}).status().text();
+    return simulate(plan, graph, Routes(graph), uniform_cost(0), {1e6}).status().text();
   };
   EXPECT_THAT(text({"g0", "gone", "g1"}), ::testing::HasSubstr("routes[0] passes gone"));
   EXPECT_THAT(text({"g0", "g1"}),
@@ -290,7 +291,7 @@ TEST(Simulator, TreePlansComeCloseToTheirRate) {
     ASSERT_TRUE(packing.ok());
     const auto made = plan_from_packing(CollectiveKind::kAllGather, fixture.graph, *packing);
     ASSERT_TRUE(made.ok());
-    const auto r = run(made->plan, fixture.graph, CostModel::uniform(0), {bytes, 4});
+    const auto r = run(made->plan, fixture.graph, uniform_cost(0), {bytes, 4});
     EXPECT_LE(r.algbw_gbps(bytes), packing->algbw.to_double() * (1 + 1e-6)) << name;
     EXPECT_GE(r.algbw_gbps(bytes), packing->algbw.to_double() / 2) << name;
   }
@@ -306,7 +307,7 @@ TEST(Simulator, WindowsMayOvertakeLaterMessagesOfEarlierOnes) {
   ASSERT_TRUE(verify(made->plan).ok());
   for (int windows : {1, 2, 8}) {
     const double bytes = 64e6;
-    const auto r = run(made->plan, fixture.graph, CostModel::uniform(100), {bytes, windows});
+    const auto r = run(made->plan, fixture.graph, uniform_cost(100), {bytes, windows});
     EXPECT_GT(r.time_ns, 0) << windows;
     EXPECT_LE(r.algbw_gbps(bytes), trees->upper * (1 + 1e-6)) << windows;
   }
@@ -315,7 +316,7 @@ TEST(Simulator, WindowsMayOvertakeLaterMessagesOfEarlierOnes) {
 TEST(Simulator, NamesWhatIsWrong) {
   const Graph graph = full_mesh(4, 10);
   const Routes routes(graph);
-  const CostModel model = CostModel::uniform(1);
+  const CostModel model = uniform_cost(1);
   const Plan plan = *make_direct_plan(CollectiveKind::kAllReduce, "one_shot", 4, 0);
   const auto text = [&](const Plan& p, SimulationOptions options) {
     const auto r = simulate(p, graph, routes, model, options);

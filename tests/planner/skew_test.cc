@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "planner/cost.h"
 #include "planner/make_graphs.h"
 #include "planner/make_topology.h"
 #include "planner/ring_plans.h"
 #include "planner/simulator.h"
+#include "planner/uniform_cost.h"
 #include "topocoll/planning.h"
 
 namespace topocoll::testing {
@@ -36,7 +36,7 @@ SimulationResult small_ring(const Graph& graph, const std::vector<std::string>& 
   for (const std::string& name : names) order.push_back(std::stoi(name.substr(1)));
   const auto plan = make_ring_plan(CollectiveKind::kAllGather, {order}, 0);
   EXPECT_TRUE(plan.ok());
-  const auto run = simulate(*plan, graph, Routes(graph), CostModel::uniform(0), {1e-6});
+  const auto run = simulate(*plan, graph, Routes(graph), uniform_cost(0), {1e-6});
   EXPECT_TRUE(run.ok()) << run.status().to_string();
   return *run;
 }
