@@ -315,10 +315,6 @@ LeastCut least_cut(const Graph& graph, int root) {
 
 std::int64_t broadcast_rate(const Graph& graph, int root) { return least_cut(graph, root).units; }
 
-std::int64_t reduce_rate(const Graph& graph, int root) {
-  return least_cut(reversed(graph), root).units;
-}
-
 Result<AllReduceBound> allreduce_bound(const Graph& graph) {
   const Result<Bound> gather = allgather_bound(graph);
   if (!gather.ok()) return gather.status();

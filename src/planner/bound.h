@@ -58,9 +58,8 @@ struct RankBlocks {
 Result<Bound> allgather_bound(const Graph& graph, const RankBlocks& ranks);
 /// Reduce-scatter; what enters the cut limits the rate.
 Result<Bound> reduce_scatter_bound(const Graph& graph);
-/// Broadcast from, and reduce to, one rank, in capacity units.
+/// Broadcast from one rank, in capacity units; reduce to it: the same on reversed().
 std::int64_t broadcast_rate(const Graph& graph, int root);
-std::int64_t reduce_rate(const Graph& graph, int root);
 
 /// The least max-flow from `root` to any rank, in capacity units, and the nodes on the root's side
 /// of the cut that limits it.

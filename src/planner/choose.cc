@@ -28,7 +28,6 @@ Status invalid(std::string text) { return Status(Cause::kInvalidArgument, std::m
 /// A plan's best simulated run at one size.
 struct Trial {
   double time_ns = 0;
-  double spread = 0;
   int windows = 1;
 };
 
@@ -46,8 +45,7 @@ Result<Trial> try_plan(const Plan& plan, const Graph& graph, const Routes& route
     const Result<SimulationResult> result = simulate(plan, graph, routes, model, run);
     if (!result.ok()) return result.status().annotated(plan.algorithm);
     if (windows > 1 && result->time_ns >= best.time_ns * (1 - 1e-9)) break;
-    best = {result->time_ns, result->time_ns > 0 ? result->spread_ns / result->time_ns : 0,
-            windows};
+    best = {result->time_ns, windows};
   }
   return best;
 }
@@ -95,7 +93,6 @@ void extend(PlanTable& table, const Plan& plan, const Trial& trial, std::uint64_
   band.max_bytes = banded.max_bytes;
   band.windows = trial.windows;
   band.predicted_gbps = trial.time_ns > 0 ? static_cast<double>(bytes) / trial.time_ns : 0;
-  band.predicted_spread = trial.spread;
   band.runner_up = std::move(runner_up);
   band.plan = std::move(banded);
   table.bands.push_back(std::move(band));

@@ -65,7 +65,6 @@ struct PlanBand {
   Plan plan;                    ///< its own band is set to this one
   int windows = 1;              ///< at the band's largest simulated size
   double predicted_gbps = 0;    ///< algorithm bandwidth there
-  double predicted_spread = 0;  ///< (latest - earliest finish) / time there
   std::optional<RunnerUp> runner_up{};  ///< there; absent: no other algorithm serves the kind
 };
 

@@ -1,4 +1,9 @@
-// The linear program of ring packings, with a pool of rings that grows by pricing.
+// The linear program of ring packings: the largest sum of rates such that no resource carries more
+// than its capacity, by column generation over a pool of rings. Dual prices make the next ring the
+// cheapest Hamiltonian cycle (Held-Karp). Exact for n <= kMaxExactRing: `upper_bound` (Lagrange:
+// the value of the program over the price of the cheapest ring) meets `rate` to 1e-6. Beyond, rings
+// are priced by local search (cycle_search.h).
+//
 // Thread rule: one thread at a time. Failure rule: errors of the solver pass through.
 #pragma once
 

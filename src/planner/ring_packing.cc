@@ -197,27 +197,6 @@ Status improve(const Routes& routes, RingColumns& columns, const RingColumns::Op
 
 }  // namespace
 
-Result<RingPacking> pack_rings(const Routes& routes) {
-  const Result<RingResult> single = best_ring(routes);
-  if (!single.ok()) return single.status();
-  RingColumns columns(routes);
-  columns.add(single->order);
-  columns.add_reverse(single->order);
-  Result<RingColumns::Optimum> optimum = columns.solve(routes.capacities());
-  if (!optimum.ok()) return optimum.status();
-  RingPacking packing;
-  packing.rate = optimum->rate;
-  packing.upper_bound = std::min(optimum->upper_bound, routes.degree_capacity());
-  packing.upper_bound = std::max(packing.upper_bound, packing.rate);
-  packing.iterations = optimum->iterations;
-  for (std::size_t k = 0; k < optimum->x.size(); ++k) {
-    if (optimum->x[k] > 1e-9 * optimum->rate) {
-      packing.rings.push_back({columns.pool()[k], optimum->x[k]});
-    }
-  }
-  return packing;
-}
-
 Result<std::vector<RingChannels>> round_rings(const Routes& routes, std::span<const int> counts) {
   for (int channels : counts) {
     if (channels >= 1 && channels <= kMaxChannels) continue;

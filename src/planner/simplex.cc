@@ -354,10 +354,4 @@ Result<LpSolution> LinearProgram::solve(std::int64_t max_pivots) {
   return solution;
 }
 
-Result<LpSolution> solve_lp(std::vector<double> rhs, std::span<const LpColumn> columns) {
-  LinearProgram lp(std::move(rhs));
-  for (const LpColumn& column : columns) lp.add_column(column.objective, column.entries);
-  return lp.solve();
-}
-
 }  // namespace topocoll

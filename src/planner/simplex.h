@@ -109,7 +109,4 @@ class LinearProgram {
   Basis basis_;  ///< optimal for the perturbed program; the next solve starts here
 };
 
-/// One program at once.
-Result<LpSolution> solve_lp(std::vector<double> rhs, std::span<const LpColumn> columns);
-
 }  // namespace topocoll

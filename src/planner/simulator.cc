@@ -135,7 +135,6 @@ class Simulation {
     int under_way = -1;         ///< the message that the FIFO is busy with
     std::vector<char> arrived;  ///< by message
     std::vector<int> taker;     ///< by message: the step that waits for it, or -1
-    double began = 0;
     int flow = -1;
     double left = 0;  ///< bytes of the message under way
     double since = 0;
@@ -311,7 +310,6 @@ class Simulation {
     Fifo& fifo = fifos_[at(index)];
     fifo.under_way = fifo.queue.front();
     fifo.queue.pop_front();
-    fifo.began = now_;
     const double latency = fifo.protocol->alpha_ns + fifo.route->latency_ns.value_or(0);
     post(now_ + latency, Event::Kind::kLatencyOver, index, 0);
   }
@@ -338,7 +336,6 @@ class Simulation {
     }
     ++fifo.version;
     ++result_.messages;
-    if (fifo.carries_chunks) hops_.push_back(now_ - fifo.began);
     const int message = std::exchange(fifo.under_way, -1);
     fifo.arrived[at(message)] = 1;
     if (!fifo.queue.empty()) begin_message(index);
@@ -375,10 +372,6 @@ class Simulation {
       }
     }
     if (result_.time_ns > 0) result_.bottleneck_share = longest / result_.time_ns;
-    if (hops_.empty()) return;
-    std::sort(hops_.begin(), hops_.end());
-    result_.max_hop_ns = hops_.back();
-    result_.median_hop_ns = hops_[hops_.size() / 2];
   }
 
   const Plan& plan_;
@@ -399,7 +392,6 @@ class Simulation {
   std::vector<int> fifo_of_flow_;
   std::deque<Instance> ready_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
-  std::vector<double> hops_;
   SimulationResult result_;
 };
 

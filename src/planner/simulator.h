@@ -48,8 +48,6 @@ struct SimulationResult {
   std::vector<double> resource_bytes;  ///< payload bytes by resource of Routes
   int bottleneck = -1;          ///< resource with the longest time at capacity; -1: no message
   double bottleneck_share = 0;  ///< that time / time_ns
-  double max_hop_ns = 0;        ///< longest and median time of a message, from its turn on
-  double median_hop_ns = 0;
   std::int64_t messages = 0;
 
   /// M / time in GB/s.

@@ -21,7 +21,7 @@ Rational flat_bound(const Graph& graph, CollectiveKind kind, int root) {
     case CollectiveKind::kBroadcast:
       return *graph.unit.times(Rational(broadcast_rate(graph, root)));
     default:
-      return *graph.unit.times(Rational(reduce_rate(graph, root)));
+      return *graph.unit.times(Rational(broadcast_rate(reversed(graph), root)));
   }
 }
 

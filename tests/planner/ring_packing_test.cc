@@ -8,10 +8,40 @@
 #include <vector>
 
 #include "planner/make_graphs.h"
+#include "planner/ring_columns.h"
 #include "planner/routes.h"
 
 namespace topocoll::testing {
 namespace {
+
+struct WeightedRing {
+  std::vector<int> order;
+  double rate = 0;
+};
+
+/// Rings of any rates, as the linear program has them before they are rounded.
+struct RingPacking {
+  std::vector<WeightedRing> rings;
+  double rate = 0;
+  double upper_bound = 0;
+};
+
+Result<RingPacking> pack_rings(const Routes& routes) {
+  const Result<RingResult> single = best_ring(routes);
+  if (!single.ok()) return single.status();
+  RingColumns columns(routes);
+  columns.add(single->order);
+  columns.add_reverse(single->order);
+  const Result<RingColumns::Optimum> optimum = columns.solve(routes.capacities());
+  if (!optimum.ok()) return optimum.status();
+  RingPacking packing{{}, optimum->rate, optimum->upper_bound};
+  for (std::size_t k = 0; k < optimum->x.size(); ++k) {
+    if (optimum->x[k] > 1e-9 * optimum->rate) {
+      packing.rings.push_back({columns.pool()[k], optimum->x[k]});
+    }
+  }
+  return packing;
+}
 
 /// The largest use of a resource by weighted rings, as a part of its capacity.
 double worst_use(const Routes& routes, const std::vector<WeightedRing>& rings) {

@@ -8,11 +8,20 @@
 #include <cstdint>
 #include <limits>
 #include <random>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace topocoll::testing {
 namespace {
+
+/// One program at once.
+Result<LpSolution> solve_lp(std::vector<double> rhs, std::span<const LpColumn> columns) {
+  LinearProgram lp(std::move(rhs));
+  for (const LpColumn& column : columns) lp.add_column(column.objective, column.entries);
+  return lp.solve();
+}
 
 /// Primal and dual feasibility, complementary slackness and equal objectives prove an optimum.
 void expect_optimal(const std::vector<double>& rhs, const std::vector<LpColumn>& columns,

@@ -48,8 +48,6 @@ TEST(Simulator, RingAllReduceTakesItsClosedForm) {
           << n;
       EXPECT_NEAR(r.spread_ns, 0, 1e-9 * r.time_ns);
       EXPECT_EQ(r.messages, 2 * n * (n - 1));
-      EXPECT_NEAR(r.max_hop_ns, hop, 1e-9 * hop);
-      EXPECT_NEAR(r.median_hop_ns, hop, 1e-9 * hop);
     }
   }
 }

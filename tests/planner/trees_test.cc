@@ -63,7 +63,8 @@ TEST(Trees, BroadcastAndReduceReachMaxFlow) {
       EXPECT_TRUE(check_packing(graph, *packing).ok());
       const Result<Packing> back = pack_reduce(graph, root);
       ASSERT_TRUE(back.ok()) << back.status().to_string();
-      EXPECT_EQ(back->algbw, *Rational(reduce_rate(graph, root)).times(graph.unit)) << name;
+      EXPECT_EQ(back->algbw, *Rational(broadcast_rate(reversed(graph), root)).times(graph.unit))
+          << name;
       EXPECT_TRUE(check_packing(graph, *back).ok());
     }
   }
