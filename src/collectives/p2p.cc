@@ -65,7 +65,7 @@ void P2pEngine::send_more(int peer) {
   Outgoing& out = outgoing_[static_cast<std::size_t>(peer)];
   while (!out.queue.empty()) {
     const std::shared_ptr<P2pRequest> request = out.queue.front();
-    if (out.header_sent == 0) out.header = {request->bytes, out.number, request->tag, request->type, {}};
+    if (out.header_sent == 0) out.header = {request->bytes, request->tag, request->type, {}};
     if (out.header_sent < sizeof(Header)) {
       const auto raw = std::as_bytes(std::span(&out.header, 1)).subspan(out.header_sent);
       auto n = transport_.send_some(peer, raw);
@@ -84,7 +84,6 @@ void P2pEngine::send_more(int peer) {
     }
     out.header_sent = 0;
     out.sent = 0;
-    ++out.number;
     out.queue.pop_front();
     finish(request, {});
   }
@@ -172,7 +171,6 @@ void P2pEngine::end_message(int peer) {
   Incoming& from = incoming_[static_cast<std::size_t>(peer)];
   from.in_message = false;
   from.header_have = 0;
-  ++from.number;
   if (from.refused != nullptr) {
     finish(std::exchange(from.refused, nullptr), from.refusal);
   } else if (from.target != nullptr) {
@@ -232,7 +230,7 @@ bool P2pEngine::match_kept(const std::shared_ptr<P2pRequest>& request) {
 
 void P2pEngine::send_to_self(const std::shared_ptr<P2pRequest>& request) {
   Incoming& from = incoming_[static_cast<std::size_t>(rank_)];
-  const Header header{request->bytes, from.number++, request->tag, request->type, {}};
+  const Header header{request->bytes, request->tag, request->type, {}};
   const auto receive = std::find_if(receives_.begin(), receives_.end(), [&](const auto& r) {
     return matches(*r, rank_, header.tag);
   });

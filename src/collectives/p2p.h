@@ -65,12 +65,11 @@ class P2pEngine {
  private:
   struct Header {
     std::uint64_t bytes;
-    std::uint64_t number;  ///< of the message within its ordered pair
     std::int32_t tag;
     DataType type;
     std::uint8_t reserved[3];
   };
-  static_assert(sizeof(Header) == 24);
+  static_assert(sizeof(Header) == 16);
 
   /// A message that came before its receive.
   struct Unexpected {
@@ -85,7 +84,6 @@ class P2pEngine {
     Header header{};
     std::size_t header_sent = 0;
     std::size_t sent = 0;
-    std::uint64_t number = 0;
   };
 
   struct Incoming {
@@ -99,7 +97,6 @@ class P2pEngine {
     std::shared_ptr<P2pRequest> refused;
     Status refusal;
     std::size_t have = 0;
-    std::uint64_t number = 0;
     std::list<Unexpected> kept;  ///< in order of arrival
   };
 

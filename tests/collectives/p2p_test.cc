@@ -355,8 +355,9 @@ TEST(P2p, ASendThatHasNotBegunExpiresAlone) {
   Ranks ranks(2);
   const std::size_t capacity = ranks.group[0].layout().channel_capacity;
   // Exactly full, so that nothing of the second message is under way.
-  ASSERT_GT(capacity, 24u);
-  const Request first = ranks.send(0, 1, 1, std::string(capacity - 24, 'x'));
+  constexpr std::size_t kHeader = 16;
+  ASSERT_GT(capacity, kHeader);
+  const Request first = ranks.send(0, 1, 1, std::string(capacity - kHeader, 'x'));
   const Request second = ranks.send(0, 1, 2, "waits");
   ranks.pump();
   EXPECT_TRUE(first->done.load());
