@@ -88,6 +88,4 @@ const Logger& log() {
   return logger;
 }
 
-void set_log_level(LogLevel level) { backend().set_level(to_spdlog(level)); }
-
 }  // namespace topocoll

@@ -48,10 +48,8 @@ class Logger {
   void write(LogLevel level, fmt::string_view text, fmt::format_args arguments) const;
 };
 
-/// The logger named "topocoll".
+/// The logger named "topocoll". Its level is that of TOPOCOLL_LOG_LEVEL at the first use, or warn
+/// if the options cannot be read.
 const Logger& log();
-
-/// Until this is called the level is that of TOPOCOLL_LOG_LEVEL, or warn if that cannot be read.
-void set_log_level(LogLevel level);
 
 }  // namespace topocoll

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <string>
 
 namespace topocoll {
@@ -22,7 +23,6 @@ std::string stderr_of(F f) {
 }
 
 TEST(Log, WritesOneLineWithTimeProcessAndLevel) {
-  set_log_level(LogLevel::kWarn);
   const auto line = stderr_of([] { log().warn("rank {} lost peer {}: {}", 3, 5, "reset"); });
   EXPECT_THAT(line,
               MatchesRegex("[0-9:]+\\.[0-9]+Z topocoll\\[[0-9]+\\] warning: rank 3 lost peer 5: "
@@ -35,15 +35,28 @@ TEST(Log, ControlCharactersCannotForgeALine) {
   EXPECT_EQ(std::count(line.begin(), line.end(), '\n'), 1);
 }
 
-TEST(Log, LevelsBelowTheThresholdAreSilent) {
-  set_log_level(LogLevel::kWarn);
-  EXPECT_EQ(stderr_of([] { log().info("quiet"); }), "");
-  EXPECT_FALSE(log().enabled(LogLevel::kInfo));
-  set_log_level(LogLevel::kTrace);
-  EXPECT_THAT(stderr_of([] { log().trace("loud"); }), HasSubstr("trace: loud"));
-  set_log_level(LogLevel::kOff);
-  EXPECT_EQ(stderr_of([] { log().error("nothing"); }), "");
-  set_log_level(LogLevel::kWarn);
+/// In a process of its own, which reads the level when it first logs.
+[[noreturn]] void log_at(const char* level) {
+  setenv("TOPOCOLL_LOG_LEVEL", level, 1);
+  log().error("an error");
+  log().warn("a warning");
+  log().info("a notice");
+  log().trace("a detail");
+  _exit(log().enabled(LogLevel::kInfo) ? 1 : 0);
+}
+
+TEST(LogDeathTest, LevelsBelowThatOfTheEnvironmentAreSilent) {
+  using ::testing::AllOf;
+  using ::testing::ExitedWithCode;
+  using ::testing::Not;
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(log_at("warn"), ExitedWithCode(0),
+              AllOf(HasSubstr("a warning"), Not(HasSubstr("a notice"))));
+  EXPECT_EXIT(log_at("trace"), ExitedWithCode(1),
+              AllOf(HasSubstr("a notice"), HasSubstr("trace: a detail")));
+  EXPECT_EXIT(log_at("off"), ExitedWithCode(0), Not(HasSubstr("an error")));
+  EXPECT_EXIT(log_at("loud"), ExitedWithCode(0),
+              AllOf(HasSubstr("a warning"), Not(HasSubstr("a notice"))));
 }
 
 TEST(Log, LeavesErrnoAlone) {
