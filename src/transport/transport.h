@@ -24,7 +24,6 @@ class Transport {
  public:
   virtual ~Transport() = default;
 
-  [[nodiscard]] virtual std::string_view name() const = 0;
   /// Hands over as many of `bytes` as fit now; returns how many (0: none fit).
   virtual Result<std::size_t> send_some(int peer, std::span<const std::byte> bytes) = 0;
   /// Takes as many bytes as are here and fit; returns how many (0: nothing is here).

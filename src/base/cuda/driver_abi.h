@@ -32,8 +32,6 @@ inline constexpr int kMultiprocessors = 16;
 inline constexpr int kMajor = 75;
 inline constexpr int kMinor = 76;
 inline constexpr int kGpuDirectRdma = 116;
-/// Attributes of an ordered pair of devices.
-inline constexpr int kAccessSupported = 2;
 
 inline constexpr unsigned kNonBlockingStream = 1;
 inline constexpr unsigned kDefaultEvent = 0;

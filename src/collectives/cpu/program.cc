@@ -284,7 +284,6 @@ Result<Program> compile(const Plan& plan, int rank) {
     program.values = std::max(program.values, c.values());
   }
   RankCompiler& mine = ranks[static_cast<std::size_t>(rank)];
-  program.puts = mine.values() > 0;
   program.own.resize(static_cast<std::size_t>(program.phases));
   for (std::size_t p = 0; p < mine.phases().size(); ++p) {
     program.own[p].needs = needs_of(mine.phases()[p], rank, ranks);

@@ -61,7 +61,6 @@ struct Program {
   int phases = 1;          ///< over all ranks
   int values = 1;          ///< cells per window: the most that any rank needs
   std::vector<Phase> own;  ///< this rank's, `phases` of them
-  bool puts = false;       ///< this rank writes values
 };
 
 /// Translates a plan that verifies. kInvalidArgument if it does not run to its end.

@@ -23,7 +23,6 @@ class ShmTransport final : public Transport {
  public:
   ShmTransport(Os& os, const Segment& segment, int rank);
 
-  [[nodiscard]] std::string_view name() const override { return "shm"; }
   Result<std::size_t> send_some(int peer, std::span<const std::byte> bytes) override;
   std::size_t receive_some(int peer, std::span<std::byte> bytes) override;
   [[nodiscard]] std::size_t available(int peer) const override;
