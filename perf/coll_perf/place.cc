@@ -46,6 +46,7 @@ std::string job_id(const Getenv& getenv) {
   return id;
 }
 
+/// As base/hash.h, which is not public.
 std::uint64_t fnv1a(std::string_view text) {
   std::uint64_t hash = 0xcbf29ce484222325;
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;

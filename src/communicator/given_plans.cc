@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/hash.h"
 #include "topocoll/planning.h"
 #include "topocoll/topology.h"
 
@@ -85,17 +86,12 @@ Status check_served(const Plan& plan, AllReduceAlgorithm forced) {
   }
 }
 
-std::uint64_t mix(std::uint64_t hash, const std::string& text) {
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;  // FNV-1a
-  return hash;
-}
-
 }  // namespace
 
 Result<GivenPlans> read_given_plans(const std::string& files, int ranks, bool reproducible, AllReduceAlgorithm forced) {
   GivenPlans given;
   given.digest = "none";
-  std::uint64_t hash = 0xcbf29ce484222325u;
+  std::uint64_t hash = kFnvOffset;
   std::optional<Result<Topology>> machine;
   for (std::size_t at = 0; at < files.size();) {
     const std::size_t end = std::min(files.find(',', at), files.size());
@@ -121,7 +117,7 @@ Result<GivenPlans> read_given_plans(const std::string& files, int ranks, bool re
     if (reproducible) {
       if (Status s = check_reproducible(*plan); !s.ok()) return refuse(s);
     }
-    hash = mix(hash, to_json(*plan));
+    hash = fnv1a(to_json(*plan), hash);
     given.plans.push_back(std::move(*plan));
   }
   if (!given.plans.empty()) given.digest = fmt::format("{:016x}", hash);

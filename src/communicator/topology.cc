@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/hash.h"
 #include "topocoll/communicator.h"
 #include "topocoll/probe.h"
-#include "topology/hash.h"
 #include "topology/merge.h"
 
 namespace topocoll {

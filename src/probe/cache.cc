@@ -8,9 +8,9 @@
 #include <tuple>
 #include <utility>
 
+#include "base/hash.h"
 #include "base/private_file.h"
 #include "probe/gpu_links.h"
-#include "topology/hash.h"
 #include "topology/inferred.h"
 
 namespace topocoll {

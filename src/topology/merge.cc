@@ -9,7 +9,7 @@
 #include <tuple>
 #include <utility>
 
-#include "topology/hash.h"
+#include "base/hash.h"
 #include "topology/hwloc_reader.h"
 
 namespace topocoll {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include "topology/hash.h"
+#include "base/hash.h"
 #include "topology/hwloc_reader.h"
 #include "topology/inferred.h"
 

@@ -4,17 +4,21 @@
 #include <numeric>
 #include <vector>
 
+#include "base/hash.h"
+
 namespace topocoll {
 namespace {
 
 constexpr std::size_t round64(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-/// FNV-1a over the counts: equal lists give equal numbers on all ranks; 0 is kept for "all equal".
+/// Equal lists give equal numbers on all ranks; 0 is kept for "all equal". As FNV-1a, but a count
+/// at a time instead of a byte: the shift brings what differs in high bits down, which products
+/// only carry up.
 template <class List>
 std::uint64_t hash_counts(const List& list) {
-  std::uint64_t h = 0xcbf29ce484222325u;
+  std::uint64_t h = kFnvOffset;
   for (const auto& block : list) {
-    h = (h ^ block.count) * 0x100000001b3u;
+    h = (h ^ block.count) * kFnvPrime;
     h ^= h >> 29;
   }
   return h == 0 ? 1 : h;

@@ -9,10 +9,12 @@
 
 namespace topocoll {
 
-/// FNV-1a of 64 bits.
-constexpr std::uint64_t fnv1a(std::string_view text) {
-  std::uint64_t hash = 0xcbf29ce484222325U;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
+inline constexpr std::uint64_t kFnvOffset = 0xcbf29ce484222325U;
+inline constexpr std::uint64_t kFnvPrime = 0x100000001b3U;
+
+/// FNV-1a of 64 bits. Of several texts in a row: `hash` is that of those before.
+constexpr std::uint64_t fnv1a(std::string_view text, std::uint64_t hash = kFnvOffset) {
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * kFnvPrime;
   return hash;
 }
 
