@@ -1,3 +1,17 @@
+// Which way an operation goes: the first line that holds.
+//
+//   where                  when
+//   meet()                 all_reduce that slots hold, more ranks than cores (Tuning::meet): the
+//                          last to arrive reduces for all
+//   slots, consume()       every rank's payload is in its slot (is_eager()), or there is one rank
+//   ring, the user's plan  one serves kind, root and size (given_plan())
+//   ring, two_shot         all_reduce and reduce of more than two ranks; all_reduce of two ranks
+//                          where rank 0's announcement says so (two_shot())
+//   ring, one_shot         everything else
+//
+// What a user's plan serves, and an all_reduce with two_shot or exchange forced, is in no slot at
+// any size. What rank 0 has learnt (method.h) may keep an all_reduce of two ranks out of slots from
+// kMinRingBytes on, and choose its plan from kMinTwoShotBytes on.
 #include "collectives/cpu/collectives.h"
 
 #include <algorithm>
