@@ -26,8 +26,8 @@ constexpr std::chrono::milliseconds kPatience{20};
 constexpr std::array<std::size_t, 6> kCopyBytes{32768, 8192, 4096, 2048, 1024, 512};
 constexpr int kCopyRepeats = 9;
 
-/// Cores closer than this share a cache; two-shot then wins for large messages of two ranks, while
-/// between distant cores the one-shot exchange does (see docs/performance.md).
+/// Cores closer than this share a cache; two_shot then wins for large messages of two ranks, while
+/// between distant cores one_shot does (see docs/transports.md).
 constexpr double kNearNanoseconds = 120;
 /// Slots are few, so a peer that shares the cache has their lines at hand, and writing them again waits for
 /// it: the ring, which goes round, serves two such ranks better from here. Far ranks lose 15 % by it.
