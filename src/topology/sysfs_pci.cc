@@ -118,7 +118,9 @@ void add_pci_facts(const SysfsRoot& root, Topology& topology) {
     const TopologyNode& child = topology.nodes[tree.index(edge.to)];
     const TopologyNode& parent = topology.nodes[tree.index(edge.from)];
     PciLink both = child.pci_link;
-    // Neither end makes the link faster than the other can.
+    // Neither end makes the link faster than the other can. Only an end device is sure to be on the
+    // same link as its parent: a bridge's own link leads upwards from a switch, and downwards from
+    // a root port.
     const auto& limit = parent.pci_link;
     if (both.max_speed_gts && limit.max_speed_gts && child.kind != NodeKind::kPciBridge) {
       both.max_speed_gts = std::min(*both.max_speed_gts, *limit.max_speed_gts);
