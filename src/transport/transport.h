@@ -1,17 +1,17 @@
-// Transport: how messages move between the ranks of a group, behind one interface. Each ordered pair of
-// ranks has a FIFO of bytes with a bounded buffer; calls never block.
+// Transport: how messages move between the ranks of a group, behind one interface. Each ordered
+// pair of ranks has a FIFO of bytes with a bounded buffer; calls never block.
 //
-// A new transport implements this class (see CONTRIBUTING.md). Shared memory also offers direct access
-// to its segment, which the collectives use; what they need is in transport/shm.
+// A new transport implements this class (see CONTRIBUTING.md). Shared memory also offers direct
+// access to its segment, which the collectives use; what they need is in transport/shm.
 //
-// Thread rule: one thread at a time per transport; wait() may run beside it.
-// Failure rule: a peer's end is told by peer(); bytes that it had sent before can still be received.
+// Thread rule: one thread at a time per transport.
+// Failure rule: a peer's end is told by peer(); bytes that it had sent before can still be
+// received.
 #pragma once
 
 #include <cstddef>
-#include <functional>
+#include <cstdint>
 #include <span>
-#include <string_view>
 
 #include "base/os.h"
 #include "topocoll/status.h"

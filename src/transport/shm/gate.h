@@ -35,8 +35,9 @@ class Gate {
  public:
   explicit Gate(const Segment& segment) : segment_(&segment) {}
 
-  /// Announces operation `seq` of `rank`; `flag` is seq with the eager and counts bits. False if the
-  /// epoch is frozen. The descriptor and payload must be written before. A full barrier.
+  /// Announces operation `seq` of `rank`; `flag` is seq with kEager, kCounts and kTwoShot where
+  /// they hold. False if the epoch is frozen. The descriptor and payload must be written before. A
+  /// full barrier.
   [[nodiscard]] bool enter(int rank, std::uint64_t seq, std::uint64_t flag) {
     std::atomic<std::uint64_t>& word = segment_->entry(static_cast<int>(seq & 1), rank).flag;
     std::uint64_t seen = word.load(std::memory_order_relaxed);
