@@ -19,9 +19,7 @@ ROOMS = {
     "probe": ["transport", "topology", "base"],
     "collectives": ["planner", "transport", "base"],
     "control": ["transport", "base"],
-    "observe": ["control", "transport", "base"],
-    "communicator": ["observe", "control", "collectives", "probe", "transport", "planner", "topology",
-                     "base"],
+    "communicator": ["control", "collectives", "probe", "transport", "planner", "topology", "base"],
 }
 # Outside src/ only the public headers are seen. A folder's own files may include each other.
 PUBLIC_ONLY = ["plugin", "tools", "perf", "examples"]
