@@ -83,7 +83,7 @@ TEST_F(FileBacking, AFullFileSystemIsOneErrorOfTheOperationThatNeedsMore) {
     EXPECT_EQ(s.to_string(), ended[0].to_string());
     EXPECT_THAT(s.to_string(), AllOf(HasSubstr("all_reduce"), HasSubstr("number 2"),
                                      HasSubstr("a group's pipeline needs"),
-                                     HasSubstr("of 8.0 MiB free"), HasSubstr("No space left")));
+                                     HasSubstr("of 8 MiB free"), HasSubstr("No space left")));
   }
 }
 
