@@ -135,7 +135,8 @@ def _outcome(
 ) -> Outcome:
     try:
         if not pipe.poll(max(0.0, deadline - time.monotonic())):
-            raise TimeoutError(f"process {process.pid} did not finish in time")
+            text = f"process {process.pid} did not finish in time"
+            return Outcome(error=TimeoutError(text), trace=text)  # another rank may know why
         return pipe.recv()
     except EOFError:  # it ended without a word
         process.join(5)
