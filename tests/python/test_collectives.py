@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import itertools
 from typing import Any
 
@@ -509,25 +508,3 @@ def _objects(job: Job) -> None:
 def test_object_collectives() -> None:
     """Row 20: these pass empty lists where a rank is not the root."""
     results(3, _objects)
-
-
-def _timeouts_are_taken(job: Job) -> float:
-    import time
-
-    started = time.monotonic()
-    options = dist.GatherOptions()
-    options.rootRank = 0
-    options.timeout = datetime.timedelta(milliseconds=300)
-    if job.rank == 0:
-        with raises("timeout", "1"):
-            backend().gather([[torch.empty(1), torch.empty(1)]], [torch.ones(1)], options).wait()
-        return time.monotonic() - started
-    time.sleep(1.5)
-    with raises("timeout"):
-        backend().gather([], [torch.ones(1)], options).wait()
-    return 0.0
-
-
-def test_the_timeout_of_a_call_holds_for_gather_too() -> None:
-    """Row 44."""
-    assert results(2, _timeouts_are_taken)[0] < 1.4
