@@ -1,0 +1,224 @@
+"""Reductions with every type and operation, against a reference (rows 1, 10, 11, 13 and 15 to 19)."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from harness import Job, backend, raises, results
+from reference import ALL, COMPLEX, FLOATS, INTEGERS, NAMES, OPS, bytes_of, defined, reduced, same, sample
+
+RANKS = [1, 2, 3, 4]
+COUNTS = [0, 1, 7, 64, 1000]
+
+
+def _pairs() -> list[tuple[torch.dtype, Any]]:
+    # torch's own functions refuse some pairs in Python before the backend sees them; those have their own test.
+    return [(t, op) for t in ALL for op in NAMES if defined(op, t) and not (t in COMPLEX and op == OPS.PRODUCT)]
+
+
+def _reductions(job: Job) -> list[str]:
+    wrong = []
+    for count, (dtype, op) in itertools.product(COUNTS, _pairs()):
+        label = f"{dtype} {NAMES[op]} x {count}"
+        inputs = [sample(dtype, count, r) for r in range(job.ranks)]
+        expected = reduced(inputs, op)
+        mine = inputs[job.rank].clone()
+        dist.all_reduce(mine, op)
+        if not same(mine, expected):
+            wrong.append(f"all_reduce {label}")
+        root = count % job.ranks
+        mine = inputs[job.rank].clone()
+        dist.reduce(mine, root, op)
+        # Row 19: what is not the root keeps its input.
+        if not same(mine, expected if job.rank == root else inputs[job.rank]):
+            wrong.append(f"reduce {label}")
+        parts = [[sample(dtype, count, r, f"to {d}") for d in range(job.ranks)] for r in range(job.ranks)]
+        expected = reduced([parts[r][job.rank] for r in range(job.ranks)], op)
+        output = torch.empty_like(expected)
+        dist.reduce_scatter(output, parts[job.rank], op)
+        if not same(output, expected):
+            wrong.append(f"reduce_scatter {label}")
+        output = torch.empty_like(expected)
+        dist.reduce_scatter_tensor(output, torch.cat(parts[job.rank]), op)
+        if not same(output, expected):
+            wrong.append(f"reduce_scatter_tensor {label}")
+    return wrong
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_reductions(ranks: int) -> None:
+    """Rows 11 to 17: all_reduce, reduce, reduce_scatter and reduce_scatter_tensor."""
+    assert results(ranks, _reductions) == [[]] * ranks
+
+
+def _uneven_reduce_scatter(job: Job) -> None:
+    lists = [[sample(torch.float32, 3 * d + 1, r, f"to {d}") for d in range(job.ranks)] for r in range(job.ranks)]
+    output = torch.empty(3 * job.rank + 1)
+    dist.reduce_scatter(output, lists[job.rank])
+    assert same(output, reduced([parts[job.rank] for parts in lists], OPS.SUM))
+
+
+def test_reduce_scatter_of_uneven_sizes() -> None:
+    """Row 9."""
+    results(3, _uneven_reduce_scatter)
+
+
+def _complex(job: Job) -> None:
+    value = torch.tensor([1 + 2j, -1j], dtype=torch.complex64)
+    for op in (OPS.MAX, OPS.MIN, OPS.PRODUCT, OPS.BAND):
+        with raises(ValueError):
+            dist.all_reduce(value.clone(), op)
+    # Straight to the backend, which sees the complex type.
+    options = dist.AllreduceOptions()
+    options.reduceOp = OPS.PRODUCT
+    mine = value.clone()
+    backend().allreduce([mine], options).wait()
+    assert torch.allclose(mine, value**job.ranks)
+    options.reduceOp = OPS.MAX
+    with raises("invalid_argument", "max of .*Complex"):
+        backend().allreduce([mine], options)
+
+
+def test_complex_numbers() -> None:
+    """Row 10."""
+    results(2, _complex)
+
+
+def _bools(job: Job) -> None:
+    for op in (OPS.SUM, OPS.MAX, OPS.BOR):
+        flags = torch.tensor([True, job.rank == 0, False])
+        dist.all_reduce(flags, op)
+        assert bytes_of(flags) == [1, 1, 0]
+    for op in (OPS.PRODUCT, OPS.MIN, OPS.BAND):
+        flags = torch.tensor([True, job.rank == 0, False])
+        dist.all_reduce(flags, op)
+        assert bytes_of(flags) == [1, 0, 0]
+    with raises("invalid_argument", "avg of Bool"):
+        dist.all_reduce(torch.tensor([True]), OPS.AVG)
+
+
+def test_sum_of_bools_is_or_and_stays_a_bool() -> None:
+    """Row 11."""
+    results(3, _bools)
+
+
+def _halves(job: Job) -> list[list[int]]:
+    bits = []
+    for dtype in (torch.float16, torch.bfloat16):
+        mine = torch.tensor([1024.0, 0.1, 3.0], dtype=dtype) * (job.rank + 1)
+        dist.all_reduce(mine)
+        wide = sum((torch.tensor([1024.0, 0.1, 3.0], dtype=dtype) * (r + 1)).to(torch.float32) for r in range(job.ranks))
+        assert torch.equal(mine, wide.to(dtype))
+        bits.append(bytes_of(mine))
+    return bits
+
+
+def test_halves_accumulate_in_float32_and_agree() -> None:
+    """Row 13."""
+    bits = results(4, _halves)
+    assert all(b == bits[0] for b in bits)
+
+
+def _averages(job: Job) -> None:
+    for dtype in FLOATS:
+        inputs = [sample(dtype, 33, r) for r in range(job.ranks)]
+        expected = reduced(inputs, OPS.AVG)
+        mine = inputs[job.rank].clone()
+        dist.all_reduce(mine, OPS.AVG)
+        assert same(mine, expected)
+        out = torch.empty(33, dtype=dtype)
+        dist.reduce_scatter_tensor(out, inputs[job.rank].repeat(job.ranks), OPS.AVG)
+        assert same(out, expected)
+    for dtype in INTEGERS:
+        mine = torch.tensor([job.rank + 1, 0, 7], dtype=dtype)
+        dist.all_reduce(mine, OPS.AVG)
+        total = sum(r + 1 for r in range(job.ranks))
+        assert mine.tolist() == [total // job.ranks, 0, 7]
+    mine = torch.tensor([-1 if job.rank else 0])
+    dist.all_reduce(mine, OPS.AVG)
+    assert mine.item() == 0  # toward zero, as documented
+
+
+def test_averages() -> None:
+    """Row 15."""
+    results(3, _averages)
+
+
+def _premul(job: Job) -> None:
+    inputs = [sample(torch.float32, 10, r) for r in range(job.ranks)]
+    for factor in (0.5, torch.tensor([0.5])):
+        op = dist._make_nccl_premul_sum(factor)
+        mine = inputs[job.rank].clone()
+        dist.all_reduce(mine, op)
+        assert torch.allclose(mine, 0.5 * sum(inputs))
+        out = torch.empty(10)
+        dist.reduce_scatter_tensor(out, inputs[job.rank].repeat(job.ranks), op)
+        assert torch.allclose(out, 0.5 * sum(inputs))
+    with raises("invalid_argument", "premul_sum of Int"):
+        dist.all_reduce(torch.ones(2, dtype=torch.int32), dist._make_nccl_premul_sum(2.0))
+
+
+def test_premultiplied_sums_with_both_kinds_of_factor() -> None:
+    """Row 16."""
+    results(2, _premul)
+
+
+def _bitwise_floats(job: Job) -> None:
+    for op in (OPS.BAND, OPS.BOR, OPS.BXOR):
+        with raises(RuntimeError, "of Float is not defined"):
+            dist.all_reduce(torch.ones(2), op)
+    dist.barrier()  # the group goes on
+
+
+def test_bitwise_operations_refuse_floats() -> None:
+    """Row 17."""
+    results(2, _bitwise_floats)
+
+
+def _nans(job: Job) -> list[str]:
+    results_here = []
+    for op in (OPS.MIN, OPS.MAX):
+        mine = torch.tensor([float("nan") if job.rank == 1 else 1.0, 2.0, float("inf")])
+        dist.all_reduce(mine, op)
+        assert mine[0].isnan() and mine[1] == 2.0
+        results_here.append(str(mine.tolist()))
+    mine = torch.full((3,), 1e30)
+    dist.all_reduce(mine, OPS.PRODUCT)
+    assert mine.isinf().all()
+    return results_here
+
+
+def test_nan_and_overflow_are_the_same_everywhere() -> None:
+    """Row 18."""
+    seen = results(3, _nans)
+    assert all(s == seen[0] for s in seen)
+
+
+def _sparse(job: Job) -> None:
+    indices = torch.tensor([[job.rank, 3, 3]])
+    mine = torch.sparse_coo_tensor(indices, torch.tensor([1.0, 2.0, 3.0]), (6,))
+    dense = sum(
+        torch.sparse_coo_tensor(torch.tensor([[r, 3, 3]]), torch.tensor([1.0, 2.0, 3.0]), (6,)).to_dense()
+        for r in range(job.ranks)
+    )
+    dist.all_reduce(mine)
+    assert torch.equal(mine.to_dense(), dense)
+    rows = torch.sparse_coo_tensor([[job.rank]], torch.ones(1, 2, 2), (4, 2, 2))  # sparse and dense dimensions
+    work = dist.all_reduce(rows, async_op=True)
+    work.wait()
+    assert work.result()[0].to_dense().sum().item() == 4.0 * job.ranks
+    empty = torch.sparse_coo_tensor(torch.empty(1, 0, dtype=torch.long), torch.empty(0), (6,))
+    dist.all_reduce(empty)
+    assert empty.to_dense().tolist() == [0.0] * 6
+    with raises("invalid_argument", "SUM and AVG"):
+        dist.all_reduce(mine, OPS.MAX)
+    with raises("mismatch", "another shape"):
+        dist.all_reduce(torch.sparse_coo_tensor([[0]], [1.0], (6 + job.rank,)))
+
+
+def test_sparse_all_reduce() -> None:
+    results(3, _sparse)
