@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from harness import Job, backend, raises, results
-from reference import ALL, COMPLEX, FLOATS, INTEGERS, NAMES, OPS, bytes_of, defined, reduced, same, sample
+from reference import ALL, COMPLEX, FLOATS, INTEGERS, NAMES, OPAQUE, OPS, TINY_FLOATS, bytes_of, defined, reduced, same, sample
 
 RANKS = [1, 2, 3, 4]
 COUNTS = [0, 1, 7, 64, 1000]
@@ -106,20 +106,31 @@ def test_sum_of_bools_is_or_and_stays_a_bool() -> None:
     results(3, _bools)
 
 
-def _halves(job: Job) -> list[list[int]]:
+def _narrow_floats(job: Job) -> list[list[int]]:
     bits = []
-    for dtype in (torch.float16, torch.bfloat16):
-        mine = torch.tensor([1024.0, 0.1, 3.0], dtype=dtype) * (job.rank + 1)
+    for dtype, count in itertools.product([torch.float16, torch.bfloat16, *TINY_FLOATS], [1, 1000, 300_000]):
+        # Row r has `big` on rank r and 1 on the others. `big` is where the type's numbers are 2 apart: added one by
+        # one in the type itself the ones are lost, in float32 they make big + 3, which rounds to big + 4.
+        big = 2 / torch.finfo(dtype).eps
+        mine = torch.ones(job.ranks, count)
+        mine[job.rank] = big
+        mine = mine.to(dtype)
+        flat = mine.flatten().clone()
+        expected = torch.full_like(mine, big + 4)
         dist.all_reduce(mine)
-        wide = sum((torch.tensor([1024.0, 0.1, 3.0], dtype=dtype) * (r + 1)).to(torch.float32) for r in range(job.ranks))
-        assert torch.equal(mine, wide.to(dtype))
-        bits.append(bytes_of(mine))
+        assert same(mine, expected), f"all_reduce {dtype} x {count}"
+        part = torch.empty_like(mine[0])
+        dist.reduce_scatter_tensor(part, flat)
+        assert same(part, expected[0]), f"reduce_scatter_tensor {dtype} x {count}"
+        dist.reduce(flat, 1)
+        assert job.rank != 1 or same(flat, expected.flatten()), f"reduce {dtype} x {count}"
+        bits.append(bytes_of(mine[:, :1]))
     return bits
 
 
-def test_halves_accumulate_in_float32_and_agree() -> None:
-    """Row 13."""
-    bits = results(4, _halves)
+def test_narrow_floats_accumulate_in_float32_and_agree() -> None:
+    """Row 13: sums that come out otherwise where a partial sum is rounded, whatever the order."""
+    bits = results(4, _narrow_floats)
     assert all(b == bits[0] for b in bits)
 
 
@@ -143,9 +154,48 @@ def _averages(job: Job) -> None:
     assert mine.item() == 0  # toward zero, as documented
 
 
+def _averages_of_extremes(job: Job) -> None:
+    for dtype in [*INTEGERS, torch.float16]:
+        most = torch.iinfo(dtype).max if dtype in INTEGERS else torch.finfo(dtype).max
+        mine = torch.tensor([most], dtype=dtype)
+        dist.all_reduce(mine, OPS.AVG)
+        assert mine.item() == most, dtype
+
+
 def test_averages() -> None:
     """Row 15."""
     results(3, _averages)
+
+
+def test_averages_do_not_overflow() -> None:
+    """Row 15."""
+    results(4, _averages_of_extremes)
+
+
+def _coalesced_averages(job: Job) -> None:
+    n, mean = job.ranks, (job.ranks + 1) / 2  # of 1, 2, ..., n
+    tensors = [torch.full((k + 1,), job.rank + 1.0) for k in range(5)]
+    with dist._coalescing_manager():
+        for tensor in tensors:
+            dist.all_reduce(tensor, OPS.AVG)
+    assert [t.tolist() for t in tensors] == [[mean] * (k + 1) for k in range(5)]
+    outputs = [torch.empty(k + 1) for k in range(5)]
+    with dist._coalescing_manager():
+        for k, output in enumerate(outputs):
+            dist.reduce_scatter_tensor(output, torch.full((n * (k + 1),), job.rank + 1.0), OPS.AVG)
+    assert [t.tolist() for t in outputs] == [[mean] * (k + 1) for k in range(5)]
+    # Sums and means in one group, each call on its own.
+    total, average = torch.full((2,), job.rank + 1.0), torch.full((2,), job.rank + 1.0)
+    with dist._coalescing_manager(device=torch.device("cpu")):
+        dist.all_reduce(total)
+        dist.reduce(average, 0, OPS.AVG)
+    assert total.tolist() == [n * mean] * 2
+    assert average.tolist() == [mean if job.rank == 0 else job.rank + 1.0] * 2
+
+
+def test_averages_in_coalesced_calls() -> None:
+    """Row 15."""
+    results(3, _coalesced_averages)
 
 
 def _premul(job: Job) -> None:
@@ -177,6 +227,41 @@ def _bitwise_floats(job: Job) -> None:
 def test_bitwise_operations_refuse_floats() -> None:
     """Row 17."""
     results(2, _bitwise_floats)
+
+
+def _undefined_types(job: Job) -> None:
+    for dtype, op in itertools.product(OPAQUE, NAMES):
+        mine = torch.zeros(8, dtype=torch.uint8).view(dtype)
+        options = dist.AllreduceOptions()
+        options.reduceOp = op
+        with raises("invalid_argument", rf"{NAMES[op]} of (ComplexHalf|Float8_\w+) is not defined"):
+            backend().allreduce([mine], options)  # past torch, which takes complex numbers for pairs of reals
+    dist.barrier()  # the group goes on
+
+
+def test_types_without_arithmetic_are_moved_and_not_reduced() -> None:
+    """Row 14."""
+    results(2, _undefined_types)
+
+
+def _wrapped(job: Job) -> None:
+    def wrap(value: int, dtype: torch.dtype) -> int:
+        low, bits = torch.iinfo(dtype).min, torch.iinfo(dtype).bits
+        return (value - low) % 2**bits + low
+
+    for dtype in INTEGERS:
+        values = [torch.iinfo(dtype).max, torch.iinfo(dtype).min, torch.iinfo(dtype).max // 2 + 1, 7]
+        mine = torch.tensor(values, dtype=dtype)
+        dist.all_reduce(mine, OPS.PRODUCT)
+        assert mine.tolist() == [wrap(v**job.ranks, dtype) for v in values], dtype
+        mine = torch.tensor(values, dtype=dtype)
+        dist.all_reduce(mine)
+        assert mine.tolist() == [wrap(v * job.ranks, dtype) for v in values], dtype
+
+
+def test_sums_and_products_of_integers_wrap() -> None:
+    """Row 18: modulo two to the power of the type's bits, as torch's own."""
+    results(3, _wrapped)
 
 
 def _nans(job: Job) -> list[str]:
@@ -214,6 +299,11 @@ def _sparse(job: Job) -> None:
     empty = torch.sparse_coo_tensor(torch.empty(1, 0, dtype=torch.long), torch.empty(0), (6,))
     dist.all_reduce(empty)
     assert empty.to_dense().tolist() == [0.0] * 6
+    mean = torch.sparse_coo_tensor(indices, torch.tensor([1.0, 2.0, 3.0]), (6,))
+    dist.all_reduce(mean, OPS.AVG)
+    assert torch.allclose(mean.to_dense(), dense / job.ranks)
+    with raises("invalid_argument", "AVG of sparse tensors needs a floating-point type"):
+        dist.all_reduce(torch.sparse_coo_tensor(indices, torch.tensor([1, 2, 3]), (6,)), OPS.AVG)
     with raises("invalid_argument", "SUM and AVG"):
         dist.all_reduce(mine, OPS.MAX)
     with raises("mismatch", "another shape"):
@@ -221,4 +311,5 @@ def _sparse(job: Job) -> None:
 
 
 def test_sparse_all_reduce() -> None:
+    """Row 15: the mean too."""
     results(3, _sparse)
