@@ -14,8 +14,8 @@ INTEGERS = [
 ]
 COMPLEX = [torch.complex64, torch.complex128]
 ALL = [torch.bool, *INTEGERS, *FLOATS, *TINY_FLOATS, *COMPLEX]
-# Known to torch and moved as bytes.
-OPAQUE = [torch.complex32, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz, torch.float8_e8m0fnu]
+# All others that torch has, without arithmetic: moved as bytes.
+OPAQUE = sorted({t for t in vars(torch).values() if isinstance(t, torch.dtype)} - {*ALL}, key=str)
 
 OPS = dist.ReduceOp
 NAMES = {

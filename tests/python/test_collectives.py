@@ -20,7 +20,7 @@ def _moves(job: Job) -> list[str]:
     n, me = job.ranks, job.rank
     for count, dtype in itertools.product(COUNTS, [*ALL, *OPAQUE]):
         base = torch.uint8 if dtype in OPAQUE else dtype
-        size = torch.empty((), dtype=dtype).element_size()
+        size = dtype.itemsize
 
         def data(rank: int, label: str = "", length: int = count) -> torch.Tensor:
             if dtype in OPAQUE:

@@ -234,7 +234,7 @@ def _undefined_types(job: Job) -> None:
         mine = torch.zeros(8, dtype=torch.uint8).view(dtype)
         options = dist.AllreduceOptions()
         options.reduceOp = op
-        with raises("invalid_argument", rf"{NAMES[op]} of (ComplexHalf|Float8_\w+) is not defined"):
+        with raises("invalid_argument", rf"^invalid_argument: all_reduce: {NAMES[op]} of \w+ is not defined$"):
             backend().allreduce([mine], options)  # past torch, which takes complex numbers for pairs of reals
     dist.barrier()  # the group goes on
 
