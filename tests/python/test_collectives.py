@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -95,52 +96,99 @@ def test_messages_larger_than_the_shared_segment() -> None:
     results(2, _large)
 
 
-def _layouts(job: Job) -> None:
+def _views(rank: int) -> list[torch.Tensor]:
+    whole = sample(torch.float32, 24, rank).reshape(4, 6)
+    return [
+        whole.t(),
+        whole[:, ::2],
+        whole[1:3, 1:4],
+        whole.reshape(1, 2, 3, 4).to(memory_format=torch.channels_last),
+        whole[:1].expand(3, 6).clone()[::2],
+        torch.complex(whole, whole + 1).conj(),
+        torch.complex(whole, whole + 1).conj().imag,  # a view with the negative bit
+    ]
+
+
+def _dense(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.resolve_conj().resolve_neg().contiguous()
+
+
+def _strided(*shape: int) -> torch.Tensor:
+    """Zeros of which none is the next one's neighbour in memory."""
+    return torch.zeros(*shape, 2)[..., 0]
+
+
+def _layouts_in_place(job: Job) -> None:
     n, me = job.ranks, job.rank
-
-    def views(rank: int) -> list[torch.Tensor]:
-        whole = sample(torch.float32, 24, rank).reshape(4, 6)
-        return [
-            whole.t(),
-            whole[:, ::2],
-            whole[1:3, 1:4],
-            whole.reshape(1, 2, 3, 4).to(memory_format=torch.channels_last),
-            whole[:1].expand(3, 6).clone()[::2],
-            torch.complex(whole, whole + 1).conj(),
-            torch.complex(whole, whole + 1).conj().imag,  # a view with the negative bit
-        ]
-
-    for index in range(len(views(0))):
-        inputs = [views(r)[index] for r in range(n)]
-        dense = [x.resolve_conj().resolve_neg().contiguous() for x in inputs]
-        mine = views(me)[index]
+    for index in range(len(_views(0))):
+        dense = [_dense(_views(r)[index]) for r in range(n)]
+        total = reduced(dense, OPS.SUM)
+        mine = _views(me)[index]
         if mine.is_conj() or mine.is_neg():  # on its way, torch would put a copy in the view's place
             backend().allreduce([mine]).wait()
         else:
             dist.all_reduce(mine)
-        assert torch.allclose(mine.resolve_conj().resolve_neg(), reduced(dense, OPS.SUM)), index
-        mine = views(me)[index]
+        assert torch.allclose(_dense(mine), total), index
+        mine = _views(me)[index]
         broadcast = dist.BroadcastOptions()
         broadcast.rootRank = n - 1
         backend().broadcast([mine], broadcast).wait()
-        assert torch.equal(mine.resolve_conj().resolve_neg(), dense[n - 1]), index
-        if inputs[0].is_complex():
-            continue
-        outputs = [torch.zeros(d.numel() * 2)[::2].reshape(d.shape) for d in dense]
-        dist.all_gather(outputs, views(me)[index])
-        for got, expected in zip(outputs, dense):
-            assert torch.equal(got, expected), index
-        output = torch.zeros(dense[0].numel() * 2)[::2].reshape(dense[0].shape)
-        dist.scatter(output, [views(0)[index]] * n if me == 0 else None, 0)
-        assert torch.equal(output, dense[0]), index
-        flat = torch.zeros(n * dense[0].numel() * 2)[::2]
-        dist.all_gather_into_tensor(flat, inputs[me].contiguous().flatten())
-        assert torch.equal(flat, torch.cat([d.flatten() for d in dense])), index
+        assert torch.equal(_dense(mine), dense[n - 1]), index
+        mine = _views(me)[index]
+        reduce = dist.ReduceOptions()
+        reduce.rootRank = 1
+        backend().reduce([mine], reduce).wait()
+        assert torch.allclose(_dense(mine), total if me == 1 else dense[me]), index
 
 
-def test_any_memory_layout() -> None:
+def _layouts_in_and_out(job: Job) -> None:
+    n, me = job.ranks, job.rank
+    for index in range(len(_views(0)) - 2):  # those whose real numbers lie in memory as they are
+        mine, dense = _views(me)[index], [_dense(_views(r)[index]) for r in range(n)]
+        shape = mine.shape
+
+        def check(got: list[torch.Tensor], expected: list[torch.Tensor]) -> None:
+            assert len(got) == len(expected)
+            assert all(map(torch.allclose, got, expected)), index
+
+        outputs = [_strided(*shape) for _ in range(n)]
+        dist.all_gather(outputs, mine)
+        check(outputs, dense)
+        outputs = [_strided(*shape) for _ in range(n)]
+        dist.gather(mine, outputs if me == 1 else None, 1)
+        check(outputs if me == 1 else [], dense if me == 1 else [])
+        output = _strided(*shape)
+        dist.scatter(output, [_views(0)[index]] * n if me == 0 else None, 0)
+        check([output], dense[:1])
+        output = _strided(*shape)
+        dist.reduce_scatter(output, [mine] * n)
+        check([output], [reduced(dense, OPS.SUM)])
+        outputs = [_strided(*shape) for _ in range(n)]
+        dist.all_to_all(outputs, [_views(me + n * r)[index] for r in range(n)])
+        check(outputs, [_dense(_views(r + n * me)[index]) for r in range(n)])
+
+
+def _layouts_of_single_tensors(job: Job) -> None:
+    n, me = job.ranks, job.rank
+    inputs = [_strided(n, 5).copy_(sample(torch.float32, 5 * n, r).reshape(n, 5)) for r in range(n)]
+    gathered, part, exchanged = _strided(n * n, 5), _strided(5), _strided(n, 5)
+    dist.all_gather_into_tensor(gathered, inputs[me].contiguous())
+    assert torch.equal(gathered, torch.cat(inputs))
+    dist.reduce_scatter_tensor(part, inputs[me])
+    assert torch.allclose(part, sum(x[me] for x in inputs))
+    dist.all_to_all_single(exchanged, inputs[me])
+    assert torch.equal(exchanged, torch.stack([x[me] for x in inputs]))
+    # In splits: one row for rank 0 and the others for rank 1.
+    sizes = [1, n - 1]
+    received = _strided(2 * sizes[me], 5)
+    dist.all_to_all_single(received, inputs[me], [sizes[me]] * 2, sizes)
+    assert torch.equal(received, torch.cat([x.split(sizes)[me] for x in inputs]))
+
+
+@pytest.mark.parametrize("layouts", [_layouts_in_place, _layouts_in_and_out, _layouts_of_single_tensors])
+def test_any_memory_layout(layouts: Callable[[Job], None]) -> None:
     """Row 2: strided, transposed, channels-last, conjugate and negative views, in and out."""
-    results(2, _layouts)
+    results(2, layouts)
 
 
 def _tensor_states(job: Job) -> None:
