@@ -290,6 +290,42 @@ def test_wrong_arguments_fail_here_and_now_and_leave_the_group_alone() -> None:
     results(2, _local_errors)
 
 
+def _rooted(kind: type, root: int) -> Any:
+    options = kind()
+    options.rootRank = root
+    return options
+
+
+def _one_rank_errs(job: Job) -> None:
+    one, n = torch.ones(4), job.ranks
+    mistakes: list[Callable[[], Any]] = [
+        lambda: dist.all_reduce(one.expand(2, 4)),
+        lambda: dist.all_gather_into_tensor(torch.empty(3), one),
+        lambda: dist.all_gather_into_tensor(torch.empty(4 * n, dtype=torch.int32), one),
+        lambda: dist.reduce_scatter_tensor(torch.empty(4), torch.empty(3)),
+        lambda: dist.reduce_scatter_tensor(torch.empty(4, dtype=torch.int32), torch.empty(4 * n)),
+        lambda: dist.reduce_scatter(one, [torch.ones(5)] * n),
+        lambda: dist.all_to_all_single(torch.empty(n + 1), torch.empty(n + 1)),
+        lambda: backend().alltoall_base(torch.empty(n, dtype=torch.int32), torch.empty(n), [], []),
+        lambda: dist.all_to_all_single(torch.empty(n), torch.empty(n), [2] * n, [1] * n),
+        lambda: dist.all_to_all([torch.empty(2)] * n, [torch.empty(1)] * n),
+        lambda: backend().gather([], [one], _rooted(dist.GatherOptions, job.rank)),
+        lambda: backend().scatter([one], [[one] * (n - 1)], _rooted(dist.ScatterOptions, job.rank)),
+    ]
+    for number, (mistake, who) in enumerate(itertools.product(mistakes, range(n))):
+        if job.rank == who:
+            with raises("invalid_argument"):
+                mistake()
+        tensor = torch.ones(1)
+        dist.all_reduce(tensor)
+        assert tensor.item() == n, number
+
+
+def test_a_call_that_one_rank_gets_wrong_is_no_call() -> None:
+    """Row 7: nothing was sent, so that the others' next collective is that rank's next one."""
+    results(3, _one_rank_errs)
+
+
 def _coalesced(job: Job) -> None:
     n, me = job.ranks, job.rank
     tensors = [torch.full((k + 1,), float(me + k)) for k in range(20)]
