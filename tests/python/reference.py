@@ -1,11 +1,15 @@
-"""What the collectives are to compute: inputs that every rank can make for all, and results in high precision."""
+"""What the collectives are to compute: inputs that every rank can make for all, results in high precision, all calls."""
 
 from __future__ import annotations
 
+import datetime
 import zlib
+from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.distributed as dist
+from harness import backend
 
 FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 TINY_FLOATS = [torch.float8_e4m3fn, torch.float8_e5m2]
@@ -102,3 +106,46 @@ def same(got: torch.Tensor, expected: torch.Tensor) -> bool:
 
 def bytes_of(tensor: torch.Tensor) -> list[int]:
     return tensor.contiguous().view(torch.uint8).flatten().tolist()
+
+
+def _ones(count: int = 1) -> list[torch.Tensor]:
+    return [torch.ones(1) for _ in range(count)]
+
+
+def collectives(
+    group: dist.ProcessGroup, asynchronous: bool, timeout: datetime.timedelta | None = None
+) -> dict[str, Callable[[], Any]]:
+    """A call of each collective in a group of two, past torch.distributed's own functions. Roots are rank 0."""
+    first = group.rank() == 0
+    one, two = torch.ones(1), torch.ones(2)
+
+    def of(kind: str) -> Any:
+        options = getattr(torch._C._distributed_c10d, kind)()
+        if timeout is not None:
+            options.timeout = timeout
+        options.asyncOp = asynchronous
+        return options
+
+    return {
+        "allreduce": lambda: group.allreduce([one], of("AllreduceOptions")),
+        "allreduce of sparse": lambda: group.allreduce([one.to_sparse()], of("AllreduceOptions")),
+        "allreduce_coalesced": lambda: group.allreduce_coalesced(_ones(2), of("AllreduceCoalescedOptions")),
+        "broadcast": lambda: group.broadcast([one], of("BroadcastOptions")),
+        "reduce": lambda: group.reduce([one], of("ReduceOptions")),
+        "allgather": lambda: group.allgather([_ones(2)], [one], of("AllgatherOptions")),
+        "_allgather_base": lambda: group._allgather_base(two, one, of("AllgatherOptions")),
+        # Past the group, which keeps this one's timeout to itself (and allgather_into_tensor_coalesced's).
+        "allgather_coalesced": lambda: backend(group).allgather_coalesced(
+            [_ones(), _ones()], [one], of("AllgatherOptions")
+        ),
+        "reduce_scatter": lambda: group.reduce_scatter([one], [_ones(2)], of("ReduceScatterOptions")),
+        "_reduce_scatter_base": lambda: group._reduce_scatter_base(one, two, of("ReduceScatterOptions")),
+        "reduce_scatter_tensor_coalesced": lambda: group.reduce_scatter_tensor_coalesced(
+            [one], [two], of("ReduceScatterOptions")
+        ),
+        "gather": lambda: group.gather([_ones(2)] if first else [], [one], of("GatherOptions")),
+        "scatter": lambda: group.scatter([one], [_ones(2)] if first else [], of("ScatterOptions")),
+        "alltoall": lambda: group.alltoall(_ones(2), _ones(2), of("AllToAllOptions")),
+        "alltoall_base": lambda: group.alltoall_base(two, torch.ones(2), [], [], of("AllToAllOptions")),
+        "barrier": lambda: group.barrier(of("BarrierOptions")),
+    }

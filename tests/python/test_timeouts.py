@@ -4,70 +4,30 @@ from __future__ import annotations
 
 import datetime
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
 from harness import PATIENCE, Job, backend, describe, raises, results
+from reference import collectives
 
 SHORT = datetime.timedelta(milliseconds=300)
 # What the group allows: a call that forgot its own limit takes that long.
 LONG = datetime.timedelta(seconds=20 * PATIENCE)
 
 
-def _ones(count: int = 1) -> list[torch.Tensor]:
-    return [torch.ones(1) for _ in range(count)]
-
-
-def _collectives(group: dist.ProcessGroup, asynchronous: bool) -> dict[str, Callable[[], Any]]:
-    """A call of each collective of two ranks, with a timeout of its own. Roots are rank 0."""
-    first = group.rank() == 0
-    one, two = torch.ones(1), torch.ones(2)
-
-    def of(kind: str) -> Any:
-        options = getattr(torch._C._distributed_c10d, kind)()
-        options.timeout = SHORT
-        options.asyncOp = asynchronous
-        return options
-
-    return {
-        "allreduce": lambda: group.allreduce([one], of("AllreduceOptions")),
-        "allreduce of sparse": lambda: group.allreduce([one.to_sparse()], of("AllreduceOptions")),
-        "allreduce_coalesced": lambda: group.allreduce_coalesced(_ones(2), of("AllreduceCoalescedOptions")),
-        "broadcast": lambda: group.broadcast([one], of("BroadcastOptions")),
-        "reduce": lambda: group.reduce([one], of("ReduceOptions")),
-        "allgather": lambda: group.allgather([_ones(2)], [one], of("AllgatherOptions")),
-        "_allgather_base": lambda: group._allgather_base(two, one, of("AllgatherOptions")),
-        # Past the group, which keeps this one's timeout to itself (and allgather_into_tensor_coalesced's).
-        "allgather_coalesced": lambda: backend(group).allgather_coalesced(
-            [_ones(), _ones()], [one], of("AllgatherOptions")
-        ),
-        "reduce_scatter": lambda: group.reduce_scatter([one], [_ones(2)], of("ReduceScatterOptions")),
-        "_reduce_scatter_base": lambda: group._reduce_scatter_base(one, two, of("ReduceScatterOptions")),
-        "reduce_scatter_tensor_coalesced": lambda: group.reduce_scatter_tensor_coalesced(
-            [one], [two], of("ReduceScatterOptions")
-        ),
-        "gather": lambda: group.gather([_ones(2)] if first else [], [one], of("GatherOptions")),
-        "scatter": lambda: group.scatter([one], [_ones(2)] if first else [], of("ScatterOptions")),
-        "alltoall": lambda: group.alltoall(_ones(2), _ones(2), of("AllToAllOptions")),
-        "alltoall_base": lambda: group.alltoall_base(two, torch.ones(2), [], [], of("AllToAllOptions")),
-        "barrier": lambda: group.barrier(of("BarrierOptions")),
-    }
-
-
 def _late(job: Job, asynchronous: bool) -> dict[str, tuple[Any, ...]]:
     """Rank 1 comes to each collective after rank 0 has given up all of them."""
     store, seen = job.store("late"), {}
-    names = list(_collectives(dist.group.WORLD, asynchronous))
+    names = list(collectives(dist.group.WORLD, asynchronous))
     groups = [dist.new_group([0, 1], timeout=LONG) for _ in names]  # a timeout ends the group
     if job.rank == 1:
         store.wait(["given up"], LONG)
     for name, group in zip(names, groups):
         started = time.monotonic()
         with raises("timeout", "rank 1") as caught:
-            work = _collectives(group, asynchronous)[name]()
+            work = collectives(group, asynchronous, SHORT)[name]()
             if work is not None:
                 work.wait()
         assert time.monotonic() - started < LONG.total_seconds() / 2, name

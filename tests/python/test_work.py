@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import datetime
+import operator
 import threading
 import time
 from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
 from harness import Job, backend, raises, results
+from reference import collectives
 
 
 def _wait(job: Job) -> None:
@@ -60,6 +63,42 @@ def _after_success(job: Job) -> None:
 def test_after_success() -> None:
     """Rows 34 and 35."""
     results(2, _after_success)
+
+
+def _same_tensors(value: Any, flat: list[torch.Tensor]) -> bool:
+    tensors = [t for part in value for t in (part if isinstance(part, list) else [part])]
+    return len(tensors) == len(flat) and all(map(operator.is_, tensors, flat))
+
+
+def _every_future(job: Job, asynchronous: bool) -> None:
+    works = {name: call() for name, call in collectives(dist.group.WORLD, asynchronous).items()}
+    nothing = torch.empty(0)
+    works["allreduce of nothing"] = dist.all_reduce(nothing, async_op=True)
+    works["send"] = backend().send([torch.ones(1)], 1 - job.rank, 0)
+    works["recv"] = backend().recv([torch.ones(1)], 1 - job.rank, 0)
+    works["send to any"] = backend().send([torch.ones(1)], 1 - job.rank, 1)
+    works["recv_anysource"] = backend().recv_anysource([torch.ones(1)], 1)
+    backend()._start_coalescing()
+    backend().allreduce([torch.ones(1)])
+    backend().allgather([[torch.ones(1), torch.ones(1)]], [torch.ones(1)])
+    works["group"] = backend()._end_coalescing()
+    backend()._start_coalescing()
+    works["empty group"] = backend()._end_coalescing()
+    for name, work in works.items():
+        future = work.get_future()
+        value = future.wait()
+        assert isinstance(value, list) and _same_tensors(value, work.result()), name
+        without = ["barrier", "empty group"] + ["gather"] * (job.rank != 0)
+        assert bool(value) == (name not in without), name
+        assert future.done() and work.is_success() and work.get_future().value() is not None, name
+        assert work.get_future_result().wait() == 0, name
+    assert works["allreduce of nothing"].get_future().value()[0].shape == (0,)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_every_kind_of_work_has_a_future(asynchronous: bool) -> None:
+    """Row 35: with the output tensors as its value, also where nothing is sent."""
+    results(2, _every_future, asynchronous)
 
 
 def _futures(job: Job) -> None:
