@@ -17,6 +17,9 @@ import multiprocessing.connection
 import os
 import pickle
 import re
+import signal
+import subprocess
+import sys
 import tempfile
 import time
 import traceback
@@ -177,6 +180,30 @@ def _picklable(error: BaseException) -> BaseException:
         return pickle.loads(pickle.dumps(error))
     except Exception:
         return RuntimeError(f"{type(error).__name__}: {error}")
+
+
+def torchrun(*arguments: str, seconds: float = 120) -> subprocess.CompletedProcess[str]:
+    """Two ranks as users start them; ``arguments`` are options of torchrun, a program and the program's own."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("TOPOCOLL_")}
+    # A session of its own, so that a launcher that hangs does not leave its ranks behind.
+    launcher = subprocess.Popen(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *arguments],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True,
+    )
+    try:
+        out, err = launcher.communicate(timeout=seconds * PATIENCE)
+    except subprocess.TimeoutExpired:
+        for pid in _descendants(launcher.pid):
+            os.kill(pid, signal.SIGKILL)
+        raise
+    return subprocess.CompletedProcess(launcher.args, launcher.returncode, out, err)
+
+
+def _descendants(pid: int) -> list[int]:
+    """The process and all below it: torchrun gives each rank a session of its own."""
+    with open(f"/proc/{pid}/task/{pid}/children") as file:
+        children = file.read().split()
+    return [pid, *(p for child in children for p in _descendants(int(child)))]
 
 
 # For use inside of ranks.

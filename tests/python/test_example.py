@@ -2,43 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import pathlib
 import re
-import signal
-import subprocess
-import sys
 
 import pytest
-from harness import PATIENCE
+from harness import torchrun
 
 EXAMPLE = pathlib.Path(__file__).parents[2] / "examples" / "train_digits.py"
 
 
 def _train(*arguments: str) -> str:
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("TOPOCOLL_")}
-    # A session of its own, so that a launcher that hangs does not leave its ranks behind.
-    launcher = subprocess.Popen(
-        [
-            sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
-            str(EXAMPLE), *arguments,
-        ],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True,
-    )
-    try:
-        out, err = launcher.communicate(timeout=120 * PATIENCE)
-    except subprocess.TimeoutExpired:
-        for pid in _descendants(launcher.pid):
-            os.kill(pid, signal.SIGKILL)
-        raise
-    assert launcher.returncode == 0, out + err
-    return out
-
-
-def _descendants(pid: int) -> list[int]:
-    """The process and all below it: torchrun gives each rank a session of its own."""
-    children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [pid, *(p for child in children for p in _descendants(int(child)))]
+    done = torchrun(str(EXAMPLE), *arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 def _accuracy(text: str) -> list[float]:

@@ -1,4 +1,4 @@
-"""Groups: creating, splitting, ending and creating again (rows 27 to 29, 37, 38, 41, 42)."""
+"""Groups: creating, splitting, ending and creating again (rows 27, 37, 38, 41, 42)."""
 
 from __future__ import annotations
 
@@ -55,36 +55,6 @@ def _tcp(job: Job, port_file: str) -> None:
 
 def test_over_a_tcp_store() -> None:
     results(2, _tcp, "port", init=False)
-
-
-def _elastic(job: Job) -> None:
-    # The attempts of an elastic job share a store in which the last attempt's keys are left. The first attempt is one
-    # to which only rank 1 came.
-    os.environ["TORCHELASTIC_RUN_ID"] = "run"
-    os.environ["TORCHELASTIC_RESTART_COUNT"] = "0"
-    path = os.path.join(job.directory, "failed")
-    if job.rank == 1:
-        child = os.fork()
-        if child == 0:
-            try:
-                with raises("timeout", "0"):
-                    job.init(timeout=datetime.timedelta(seconds=1))
-            except BaseException:
-                os._exit(1)
-            os._exit(0)
-        assert os.waitpid(child, 0)[1] == 0
-        open(path, "w").close()
-    while not os.path.exists(path):
-        time.sleep(0.01)
-    os.environ["TORCHELASTIC_RESTART_COUNT"] = "1"
-    job.init()
-    assert _ones() == job.ranks
-    dist.destroy_process_group()
-
-
-def test_elastic_restart_after_an_attempt_that_failed_half_way() -> None:
-    """Row 28."""
-    results(2, _elastic, init=False)
 
 
 def _members(job: Job) -> None:
