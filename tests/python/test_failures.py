@@ -177,6 +177,32 @@ def test_a_rank_that_leaves_in_good_order() -> None:
     assert results(3, _leaves) == [(1,), (), (1,)]
 
 
+def _leaves_with_work_in_flight(job: Job) -> tuple[int, ...]:
+    store = job.store("leaves")
+    dist.barrier()
+    if job.rank == 1:
+        store.wait(["left"])
+        with raises("aborted", "shut down with operations in flight") as caught:
+            dist.all_reduce(torch.ones(1))
+        return caught[0].culprits
+    collective = dist.all_reduce(torch.ones(1), async_op=True)
+    receive = dist.irecv(torch.ones(1), 1)
+    started = time.monotonic()
+    dist.destroy_process_group()
+    assert time.monotonic() - started < 8  # the default would be 10
+    store.set("left", "")
+    with raises("aborted"):
+        receive.wait()
+    with raises("aborted", "shut down with operations in flight") as caught:
+        collective.wait()
+    return caught[0].culprits
+
+
+def test_a_rank_that_leaves_with_work_in_flight() -> None:
+    """Row 43: whose peer does not come; it waits as long as for messages, and then all ranks learn of it."""
+    assert results(2, _leaves_with_work_in_flight, environment={"TOPOCOLL_DRAIN_MS": "200"}) == [(0,), (0,)]
+
+
 def _monitored(job: Job, absent: list[int], wait_all: bool) -> str:
     barrier = backend().monitored_barrier
     for _ in range(3):
