@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import socket
 import threading
 import time
 
@@ -102,6 +103,34 @@ def _many(job: Job) -> None:
 def test_twenty_groups() -> None:
     """Row 41."""
     results(3, _many)
+
+
+def _listening_ports() -> set[str]:
+    """Of this process's TCP sockets, in hexadecimal."""
+    links = [os.readlink(entry.path) for entry in os.scandir("/proc/self/fd") if os.path.islink(entry.path)]
+    ports = set()
+    for table in ("/proc/self/net/tcp", "/proc/self/net/tcp6"):
+        if not os.path.exists(table):
+            continue
+        with open(table) as file:
+            for fields in (line.split() for line in list(file)[1:]):
+                if fields[3] == "0A" and f"socket:[{fields[9]}]" in links:  # 0A: listening
+                    ports.add(fields[1].split(":")[1])
+    return ports
+
+
+def _ports(job: Job) -> None:
+    assert _ones() == _ones(dist.new_group([0, 1])) == job.ranks
+    work = dist.all_reduce(torch.ones(1_000_000), async_op=True)
+    assert _listening_ports() == set()
+    work.wait()
+    with socket.create_server(("127.0.0.1", 0)) as server:  # it would be seen
+        assert _listening_ports() == {f"{server.getsockname()[1]:04X}"}
+
+
+def test_no_port_is_listened_on() -> None:
+    """Row 41: so none can collide."""
+    results(2, _ports)
 
 
 def _threads(job: Job) -> None:
