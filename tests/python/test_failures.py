@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import gc
 import os
 import signal
 import sys
@@ -431,51 +430,3 @@ def test_an_exception_in_one_rank() -> None:
     assert isinstance(outcomes[1].error, KeyError)
     outcomes[0].get()
     outcomes[2].get()
-
-
-def _resources() -> tuple[int, int]:
-    gc.collect()  # exceptions that were caught hold groups in cycles
-    return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
-
-
-def _leaks(job: Job) -> None:
-    def once() -> None:
-        job.init()
-        dist.all_reduce(torch.ones(10), async_op=True).wait()
-        dist.batch_isend_irecv(
-            [
-                dist.P2POp(dist.isend, torch.ones(1), 1 - job.rank),
-                dist.P2POp(dist.irecv, torch.ones(1), 1 - job.rank),
-            ]
-        )[0].wait()
-        dist.destroy_process_group()
-
-    for _ in range(3):
-        once()
-    before = _resources()
-    for _ in range(10):
-        once()
-    assert _resources() == before
-
-
-def test_nothing_is_leaked() -> None:
-    results(2, _leaks, init=False)
-
-
-def _failed_leaks(job: Job) -> None:
-    def once() -> None:
-        job.init()
-        with raises("mismatch"):
-            dist.all_reduce(torch.ones(1 + job.rank))
-        dist.destroy_process_group()
-
-    for _ in range(3):
-        once()
-    before = _resources()
-    for _ in range(10):
-        once()
-    assert _resources() == before
-
-
-def test_nothing_is_leaked_by_failures() -> None:
-    results(2, _failed_leaks, init=False)
