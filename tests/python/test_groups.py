@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import datetime
 import os
+import pathlib
+import re
 import socket
 import threading
 import time
 
+import pytest
 import topocoll
 import torch
 import torch.distributed as dist
@@ -286,6 +289,32 @@ def _options(job: Job) -> None:
 
 def test_options() -> None:
     results(2, _options, timeout=datetime.timedelta(seconds=50))
+
+
+def _in_files(job: Job, directory: str) -> None:
+    for count in (1, 1000, 4 << 20):  # the last is 16 MiB
+        tensor = torch.full((count,), job.rank + 1.0)
+        dist.all_reduce(tensor)
+        assert tensor.eq(3.0).all()
+    got = torch.zeros(1)
+    dist.batch_isend_irecv(
+        [dist.P2POp(dist.isend, torch.ones(1), 1 - job.rank), dist.P2POp(dist.irecv, got, 1 - job.rank)]
+    )[0].wait()
+    with open("/proc/self/maps") as maps:
+        assert re.search(rf"{directory}/topocoll-[0-9a-f]+ \(deleted\)", maps.read())
+
+
+@pytest.mark.parametrize("directory", ["/dev/shm", None])
+def test_shared_memory_in_files(directory: str | None, tmp_path: pathlib.Path) -> None:
+    """In the default directory and in another one; no file is left behind."""
+    where = pathlib.Path(directory or tmp_path)
+    environment = {"TOPOCOLL_SHM_BACKING": "devshm"} | ({} if directory else {"TOPOCOLL_SHM_DIR": str(tmp_path)})
+    before = set(where.glob("topocoll-*"))
+    results(2, _in_files, str(where), environment=environment)
+    deadline = time.monotonic() + 10
+    while set(where.glob("topocoll-*")) - before:  # another job's may come and go at any time
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def _detail(job: Job) -> None:
