@@ -6,6 +6,7 @@ import importlib.metadata
 import os
 import pathlib
 import pickle
+import re
 import subprocess
 import sys
 import types
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 import topocoll
 import torch
+from harness import torchrun
 from topocoll import _load
 
 PACKAGE = pathlib.Path(topocoll.__file__).parent
@@ -103,6 +105,16 @@ def test_commands_are_installed_and_run_from_anywhere(tmp_path: pathlib.Path) ->
         )
         assert done.returncode == 0, done.stderr
         assert done.stdout
+
+
+def test_coll_perf_under_torchrun() -> None:
+    """Two ranks that torchrun started measure together: one table, with a row of right results for each size."""
+    command = str(pathlib.Path(sys.executable).parent / "coll_perf")
+    done = torchrun("--no-python", command, "all_reduce", "-b", "8", "-e", "64", "-f", "2", "-n", "5")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.findall(r"^#  Rank +(\d)", done.stdout, re.MULTILINE) == ["0", "1"]
+    assert re.findall(r"^ +(\d+) .*\bsum\b", done.stdout, re.MULTILINE) == ["8", "16", "32", "64"]
+    assert done.stdout.count("# Out of bounds values : 0 OK\n") == 1
 
 
 def test_the_library_is_found_beside_the_module_and_keeps_its_symbols_to_itself() -> None:
