@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.metadata
 import os
 import pathlib
@@ -81,6 +82,41 @@ def test_the_public_names() -> None:
     with pytest.raises(AttributeError, match="nonsense"):
         topocoll.nonsense
     assert (PACKAGE / "py.typed").exists()
+
+
+def _member(node: ast.stmt) -> tuple[str, ast.stmt] | None:
+    if isinstance(node, ast.FunctionDef):
+        return node.name, node
+    return (node.target.id, node) if isinstance(node, ast.AnnAssign) else None  # the rest is documentation
+
+
+def _parameters(function: Any) -> list[str]:
+    """By the signature with which pybind11 opens a docstring; the brackets in it hold types only."""
+    text = function.__doc__.split("(", 1)[1].split(") -> ")[0]
+    while (flat := re.sub(r"\[[^\[\]]*\]|\([^()]*\)", "", text)) != text:
+        text = flat
+    return [part.split(":")[0].strip() for part in text.split(",")][1:]
+
+
+def test_the_declared_types_are_those_of_the_module() -> None:
+    """For type checkers: names, what is a property, and parameters."""
+    declared = {
+        node.name: dict(filter(None, map(_member, node.body)))
+        for node in ast.parse((PACKAGE / "_extension.pyi").read_text()).body
+        if isinstance(node, ast.ClassDef)
+    }
+    for name in ("Options", "Work", "TopocollBackend"):
+        real = getattr(topocoll, name)
+        own = {member for member in vars(real) if not re.match("__|_pybind11", member)}
+        assert own <= declared[name].keys(), name
+        for member, node in declared[name].items():
+            function = isinstance(node, ast.FunctionDef) and not node.decorator_list
+            assert isinstance(getattr(real, member), property) != function, f"{name}.{member}"
+            if function and not node.args.posonlyargs:
+                wanted = [argument.arg for argument in node.args.args][1:]
+                assert _parameters(getattr(real, member)) == wanted, f"{name}.{member}"
+    info = topocoll.TopocollBackend(None, 0, 1, topocoll.Options(), "types", "").info()
+    assert info.keys() == declared["Info"].keys()
 
 
 def test_topology() -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
-    from ._load import Options, TopocollBackend, Work
+    from ._extension import Options, TopocollBackend, Work
     from ._topology import Topology
     from .errors import CollectiveError
 

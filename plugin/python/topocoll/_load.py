@@ -17,12 +17,7 @@ import sys
 import threading
 import warnings
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    Options: Any
-    TopocollBackend: Any
-    Work: Any
+from typing import Any
 
 _PREFIX = "_topocoll_torch_"
 _REBUILD = (
@@ -140,8 +135,8 @@ def _check_interface(loaded: ModuleType, info: Any, torch: Any) -> None:
         probe = loaded.TopocollBackend(None, 0, 1, options, "probe", "")
         base = Backend.Options._timeout.__get__(options)
         tensor = torch.full((1,), 7.0)
-        Backend.allreduce(probe, [tensor]).wait()
-        seen = (
+        Backend.allreduce(probe, [tensor]).wait()  # type: ignore[attr-defined]  # torch's types have no collectives
+        seen: tuple[Any, ...] = (
             Backend.name(probe),
             Backend.size(probe),
             Backend.supports_splitting.__get__(probe),
