@@ -1,4 +1,4 @@
-"""What the collectives are to compute: inputs that every rank can make for all, results in high precision, all calls."""
+"""What collectives are to compute: inputs that every rank can make for all, precise results; and a call of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens when ranks disagree, die, stay away or fork (rows 4, 5, 30 to 32, 40)."""
+"""What happens when ranks disagree, die, stay away or fork (rows 4, 5, 30 to 32, 40, 43)."""
 
 from __future__ import annotations
 

@@ -9,7 +9,9 @@ import pytest
 import torch
 import torch.distributed as dist
 from harness import Job, backend, raises, results
-from reference import ALL, COMPLEX, FLOATS, INTEGERS, NAMES, OPAQUE, OPS, TINY_FLOATS, bytes_of, defined, reduced, same, sample
+from reference import (
+    ALL, COMPLEX, FLOATS, INTEGERS, NAMES, OPAQUE, OPS, TINY_FLOATS, bytes_of, defined, reduced, same, sample,
+)
 
 RANKS = [1, 2, 3, 4]
 COUNTS = [0, 1, 7, 64, 1000]

@@ -1,4 +1,4 @@
-"""Time that runs out (rows 31 and 44): of a call's own options, of the group, and of messages."""
+"""Time that runs out (row 44): of a call's own options, of the group, and of messages."""
 
 from __future__ import annotations
 
