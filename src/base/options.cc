@@ -245,7 +245,7 @@ Status unknown_option(std::string_view name) {
                             name, nearest));
 }
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   constexpr std::size_t kShown = 80;
   std::string out;
   for (const char c : text.substr(0, kShown)) out += printable({&c, 1}) ? c : '?';
@@ -254,7 +254,7 @@ std::string quoted(std::string_view text) {
 
 template <class T>
 Status bad_value(std::string_view name, std::string_view text, const OptionRule& rule) {
-  const std::string shown = std::is_same_v<T, Secret> ? "its value" : quoted(text);
+  const std::string shown = std::is_same_v<T, Secret> ? "its value" : in_quotes(text);
   return Status(Cause::kInvalidArgument, fmt::format("{}: {} is not valid; allowed: {}", name,
                                                      shown, Value<T>::describe(rule)));
 }
@@ -301,7 +301,7 @@ Parsed parse(const char* const* environment) {
   if (!parsed.options.shm_dir.starts_with('/')) {
     parsed.errors.emplace_back(Cause::kInvalidArgument,
                                fmt::format("TOPOCOLL_SHM_DIR: {} is not an absolute path",
-                                           quoted(parsed.options.shm_dir)));
+                                           in_quotes(parsed.options.shm_dir)));
   }
   return parsed;
 }
