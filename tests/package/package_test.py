@@ -85,18 +85,21 @@ class Package(unittest.TestCase):
 
     def test_libraries_of_a_prefix_are_found_when_what_was_installed_is_loaded(self):
         known = dict(re.findall(r"^(HWLOC_\w+):\w+=(.*)$", (Path(BUILD) / "CMakeCache.txt").read_text(), re.M))
-        prefix = Path(self.folder.name) / "unpacked"
-        for folder in ("include", "lib"):
-            (prefix / folder).mkdir(parents=True)
-        headers = Path(known["HWLOC_INCLUDE_DIR"])
-        shutil.copy(headers / "hwloc.h", prefix / "include")
-        shutil.copytree(headers / "hwloc", prefix / "include" / "hwloc")
-        shutil.copy(known["HWLOC_LIBRARY"], prefix / "lib" / "libhwloc.so")
-        build = Path(self.folder.name) / "build with prefix"
-        run("cmake", "-S", SOURCE, "-B", build, f"-DCMAKE_PREFIX_PATH={prefix}", "-DTOPOCOLL_TESTS=OFF",
-            "-DTOPOCOLL_TOOLS=OFF", f"-DCMAKE_CXX_COMPILER={COMPILER}")
-        script = (build / "cmake_install.cmake").read_text()
-        self.assertIn(str(prefix / "lib"), re.findall(r'RPATH "([^"]*)"', script))
+        # Both outside the source tree and, as BUILD is, inside.
+        for number, place in enumerate((self.folder.name, BUILD)):
+            with self.subTest(place), tempfile.TemporaryDirectory(prefix="unpacked ", dir=place) as folder:
+                prefix = Path(folder).resolve()
+                (prefix / "include").mkdir()
+                (prefix / "lib").mkdir()
+                headers = Path(known["HWLOC_INCLUDE_DIR"])
+                shutil.copy(headers / "hwloc.h", prefix / "include")
+                shutil.copytree(headers / "hwloc", prefix / "include" / "hwloc")
+                shutil.copy(known["HWLOC_LIBRARY"], prefix / "lib" / "libhwloc.so")
+                build = Path(self.folder.name) / f"build with prefix {number}"
+                run("cmake", "-S", SOURCE, "-B", build, f"-DCMAKE_PREFIX_PATH={prefix}", "-DTOPOCOLL_TESTS=OFF",
+                    "-DTOPOCOLL_TOOLS=OFF", f"-DCMAKE_CXX_COMPILER={COMPILER}")
+                script = (build / "cmake_install.cmake").read_text()
+                self.assertIn(str(prefix / "lib"), re.findall(r'RPATH "([^"]*)"', script))
 
     def test_only_what_users_may_touch_is_installed(self):
         names = {p.relative_to(self.prefix).as_posix() for p in self.prefix.rglob("*.h")}
