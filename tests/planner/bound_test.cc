@@ -36,9 +36,9 @@ TEST(Bound, EqualsEveryFixtureExactly) {
     const auto [graph, expect] = load_fixture(name);
     const Result<Bound> bound = allgather_bound(graph);
     ASSERT_TRUE(bound.ok()) << name;
-    EXPECT_EQ(bound->algbw.to_string(), expect["allgather_algbw"]) << name;
+    EXPECT_EQ(bound->algbw.to_string(), expect["allgather_algbw"].get<std::string>()) << name;
     const auto rate = bound->rank_rate.times(graph.unit);
-    EXPECT_EQ(rate->to_string(), expect["allgather_rate_per_gpu"]) << name;
+    EXPECT_EQ(rate->to_string(), expect["allgather_rate_per_gpu"].get<std::string>()) << name;
     EXPECT_TRUE(bound->exact);
     // The cut proves the value: |S| blocks leave S, which has a rank outside.
     std::vector<bool> inside(graph.nodes.size(), false);

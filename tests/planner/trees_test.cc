@@ -22,7 +22,7 @@ TEST(Trees, ReachTheBoundOnEveryFixture) {
     const auto [graph, expect] = load_fixture(name);
     const Result<Packing> packing = pack_allgather(graph);
     ASSERT_TRUE(packing.ok()) << packing.status().to_string();
-    EXPECT_EQ(packing->algbw.to_string(), expect["allgather_algbw"]);
+    EXPECT_EQ(packing->algbw.to_string(), expect["allgather_algbw"].get<std::string>());
     EXPECT_TRUE(check_packing(graph, *packing).ok()) << check_packing(graph, *packing).to_string();
     const Result<Packing> back = pack_reduce_scatter(graph);
     ASSERT_TRUE(back.ok()) << back.status().to_string();
