@@ -48,7 +48,8 @@ struct ProbeOptions {
   bool use_cache = true;
   /// Decides the order, and the sample on large machines; absent: different every time.
   std::optional<std::uint64_t> seed;
-  /// Called on the calling thread before each measurement and once at the end.
+  /// Called on the calling thread before each measurement and once at the end of each part: of
+  /// CPUs, memory and ports, and, from 0 again, of GPUs.
   std::function<void(int done, int total)> on_progress;
 };
 
