@@ -109,7 +109,7 @@ struct Question {
 Result<Question> question(const PlanRequest& request) {
   const auto kind = kind_of(request.collective, kPlannedKinds);
   if (!kind.ok()) return kind.status();
-  auto topology = load_topology(request.input);
+  auto topology = load_known_topology(request.input);
   if (!topology.ok()) return topology.status();
   if (Status s = leave_out(request.without, *topology); !s.ok()) return s;
   if (const auto gpus = topology->of_kind(NodeKind::kGpu).size(); gpus < 2) {
@@ -306,8 +306,10 @@ Text compare(const PlanRequest& request) {
 }
 
 void add_planning_options(CLI::App* command, PlanRequest& request) {
-  command->add_option("FILE", request.input.file,
-                      "a machine in any format that topo import reads; - for standard input; none: this machine");
+  command->add_option(
+      "FILE", request.input.file,
+      "a machine in any format that topo import reads; - for standard input; none: this machine, "
+      "with what a probe has kept");
   command->add_option("--collective", request.collective, "all_reduce, all_gather, ... (all_reduce)");
   command->add_option("--root", request.root, "root rank, for collectives that have one (0)");
   command->add_option("--channels", request.channels, "rings at most (16)")->check(CLI::Range(1, 64));

@@ -19,7 +19,7 @@ using Text = Result<std::string>;
 Result<ClusterReport> planned(const PlanRequest& request) {
   const auto kind = kind_of(request.collective, kPlannedKinds);
   if (!kind.ok()) return kind.status();
-  const auto node = load_topology(request.input);
+  const auto node = load_known_topology(request.input);
   if (!node.ok()) return node.status();
   const auto text = read_file(request.fabric);
   if (!text.ok()) return text.status();

@@ -7,10 +7,10 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
-#include <optional>
 
 #include "base/hash.h"
 #include "topocoll/planning.h"
+#include "topocoll/probe.h"
 #include "topocoll/topology.h"
 
 namespace topocoll {
@@ -86,13 +86,24 @@ Status check_served(const Plan& plan, AllReduceAlgorithm forced) {
   }
 }
 
+/// A plan for this machine may have been made with what a probe has found of it, such as NVLinks,
+/// or without.
+Status check_made_here(const Plan& plan) {
+  if (plan.topology_fingerprint.empty()) return {};
+  const auto known = known_topology();
+  // Where the machine cannot be read there is nothing to compare with.
+  const Status refused = known.ok() ? check_made_for(plan, *known) : Status();
+  if (refused.ok()) return {};
+  const auto seen = discover_topology();
+  return seen.ok() && check_made_for(plan, *seen).ok() ? Status() : refused;
+}
+
 }  // namespace
 
 Result<GivenPlans> read_given_plans(const std::string& files, int ranks, bool reproducible, AllReduceAlgorithm forced) {
   GivenPlans given;
   given.digest = "none";
   std::uint64_t hash = kFnvOffset;
-  std::optional<Result<Topology>> machine;
   for (std::size_t at = 0; at < files.size();) {
     const std::size_t end = std::min(files.find(',', at), files.size());
     const std::string path = files.substr(at, end - at);
@@ -109,11 +120,7 @@ Result<GivenPlans> read_given_plans(const std::string& files, int ranks, bool re
       continue;
     }
     if (Status s = check_served(*plan, forced); !s.ok()) return refuse(s);
-    if (!plan->topology_fingerprint.empty()) {
-      if (!machine) machine = discover_topology();
-      // Where the machine cannot be read there is nothing to compare with.
-      if (Status s = machine->ok() ? check_made_for(*plan, **machine) : Status(); !s.ok()) return refuse(s);
-    }
+    if (Status s = check_made_here(*plan); !s.ok()) return refuse(s);
     if (reproducible) {
       if (Status s = check_reproducible(*plan); !s.ok()) return refuse(s);
     }
