@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <functional>
 #include <span>
 #include <string>
 #include <utility>
@@ -210,24 +211,46 @@ TEST(Segment, MoreMemoryThanThereIsIsRefusedBeforeAnyIsTaken) {
   EXPECT_TRUE(Segment::create(os, {.ranks = 8, .available_bytes = bytes}).ok());
 }
 
+/// The exit status of `work` in a control group of so much memory; -1 if none can be made, -2 if it
+/// was killed.
+int in_control_group(std::uint64_t bytes, const std::function<bool()>& work) {
+  const testing::MemoryControlGroup group(bytes);
+  if (group.missing()) return -1;
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(!group.enter() ? 77 : work() ? 0 : 1);
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  if (!WIFEXITED(status)) return -2;
+  return WEXITSTATUS(status) == 77 ? -1 : WEXITSTATUS(status);
+}
+
 TEST(Segment, ATightControlGroupIsAnErrorAndKillsNobody) {
   constexpr std::uint64_t kLimit = std::uint64_t(64) << 20;
   ASSERT_GT(Layout::of(kMaxRanks).bytes, kLimit);
-  const testing::MemoryControlGroup group(kLimit);
-  if (group.missing())
-    GTEST_SKIP() << "no memory control group can be made here (not root, or not delegated)";
-  const pid_t child = ::fork();
-  if (child == 0) {
-    if (!group.enter()) ::_exit(77);
+  const int status = in_control_group(kLimit, [] {
     auto segment = Segment::create(Os::real(), {.ranks = kMaxRanks});
     if (segment.ok()) static_cast<void>(segment->commit_ring(Os::real()));
-    ::_exit(segment.status().cause() == Cause::kResource ? 0 : 1);
-  }
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
-  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "the control group cannot be entered";
-  EXPECT_EQ(WEXITSTATUS(status), 0);
+    return segment.status().cause() == Cause::kResource;
+  });
+  if (status == -1)
+    GTEST_SKIP() << "no memory control group can be made here (not root, or not delegated)";
+  EXPECT_EQ(status, 0);
+}
+
+TEST(Segment, GroupsThatTogetherNeedMoreThanAControlGroupHasAreErrorsWhenTheyTakeIt) {
+  ASSERT_LT(Layout::of(8).bytes + (std::size_t(8) << 20), std::size_t(64) << 20);
+  const int status = in_control_group(std::uint64_t(64) << 20, [] {
+    auto first = Segment::create(Os::real(), {.ranks = 8});
+    auto second = Segment::create(Os::real(), {.ranks = 8});
+    if (!first.ok() || !second.ok() || !first->commit_ring(Os::real()).ok()) return false;
+    // Another rank's look at what is there already.
+    auto again = Segment::attach(Os::real(), Fd(::dup(first->fd().get())), 8);
+    return again.ok() && again->commit_ring(Os::real()).ok() &&
+           second->commit_ring(Os::real()).cause() == Cause::kResource;
+  });
+  if (status == -1)
+    GTEST_SKIP() << "no memory control group can be made here (not root, or not delegated)";
+  EXPECT_EQ(status, 0);
 }
 
 TEST(Segment, ListsTheCpusOfAllRanksTogether) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
@@ -20,6 +21,10 @@ namespace topocoll::shm {
 namespace {
 
 constexpr int kPopulateWrite = 23;  ///< MADV_POPULATE_WRITE, which older headers lack
+
+constexpr const char* kLimits =
+    "within the limits of this process's control group and machine: raise the limit (memory.max, "
+    "docker run --memory), or use fewer ranks or groups";
 
 constexpr std::size_t kEagerCapacity = std::size_t(64) << 10;
 
@@ -107,11 +112,9 @@ Result<Segment> Segment::create(Os& os, const SegmentOptions& options) {
   if (layout.bytes > options.available_bytes) {
     return Status(
         Cause::kResource,
-        fmt::format(
-            "a group of {} ranks needs up to {} of shared memory, of which {} are left within the "
-            "limits of this process's control group and machine: raise the limit (memory.max, "
-            "docker run --memory) or use fewer ranks",
-            options.ranks, size_text(layout.bytes), size_text(options.available_bytes)));
+        fmt::format("a group of {} ranks needs up to {} of shared memory, of which {} are left {}",
+                    options.ranks, size_text(layout.bytes), size_text(options.available_bytes),
+                    kLimits));
   }
   auto token = os.random_token();
   if (!token.ok()) return token.status();
@@ -172,8 +175,24 @@ void Segment::place_ring(Os& os) const {
   }
 }
 
+/// What of the ring another rank has not committed yet, about: channels count as parts of it.
+std::size_t Segment::uncommitted_ring() const {
+  struct stat facts {};
+  if (::fstat(fd_.get(), &facts) != 0) return layout_.ring_bytes;
+  const auto there = static_cast<std::size_t>(facts.st_blocks) * 512;
+  const std::size_t beyond = there - std::min(there, layout_.base_bytes);
+  return layout_.ring_bytes - std::min(beyond, layout_.ring_bytes);
+}
+
 Status Segment::commit_ring(Os& os, std::size_t warm) {
   if (ring_committed_ || layout_.ring_bytes == 0) return {};
+  // Other groups may have taken what was left when this one was made.
+  if (const std::uint64_t left = available_memory_bytes(); uncommitted_ring() > left) {
+    return Status(
+        Cause::kResource,
+        fmt::format("a group's pipeline needs {} of shared memory, of which {} are left {}",
+                    size_text(layout_.ring_bytes), size_text(left), kLimits));
+  }
   place_ring(os);
   Status s = os.allocate(fd_, layout_.ring, layout_.ring_bytes, "a group's pipeline");
   ring_committed_ = s.ok();
