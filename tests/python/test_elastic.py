@@ -58,6 +58,13 @@ def test_run_and_attempt_tell_groups_apart(monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", attempt)
         names.add(_registration._incarnation())
     assert len(names) == 4
+    # torch's TCPStore takes keys of 8 KiB at most, and errors show the name.
+    for name in ("x" * 10_000, "two\nlines", "y" * 10_000):
+        monkeypatch.setenv("TORCHELASTIC_RUN_ID", name)
+        names.add(_registration._incarnation())
+        assert len(_registration._incarnation()) < 500
+        assert _registration._incarnation().isprintable()
+    assert len(names) == 7
     monkeypatch.delenv("TORCHELASTIC_RUN_ID")
     monkeypatch.delenv("TORCHELASTIC_RESTART_COUNT")
     assert _registration._incarnation() == ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import threading
 from typing import Any
@@ -65,9 +66,15 @@ def _incarnation() -> str:
     By what the launcher says that is the same on all ranks of a job: steps of a SLURM job may make up one
     group, so they count as one job.
     """
-    run = os.environ.get("TORCHELASTIC_RUN_ID", "")
-    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "")
     launchers = ("SLURM_HET_JOB_ID", "SLURM_JOB_ID", "PMIX_NAMESPACE")
-    job = next((os.environ[name] for name in launchers if os.environ.get(name)), "")
-    parts = (job, run, attempt)
-    return ".".join(parts) + "/" if any(parts) else ""
+    named = next((name for name in launchers if os.environ.get(name)), "")
+    names = (named, "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
+    # With the variables' names, for the errors of ranks that wait for others with another value.
+    return "".join(f"{name}={_short(os.environ[name])}/" for name in names if os.environ.get(name))
+
+
+def _short(value: str) -> str:
+    """The value, or its hash if it is nothing for a key or a line of text: torch's TCPStore takes 8 KiB."""
+    if len(value) <= 128 and value.isprintable():
+        return value
+    return hashlib.sha256(value.encode("utf-8", "surrogateescape")).hexdigest()[:16]
