@@ -20,7 +20,7 @@ constexpr const char* kExamples =
     "\n"
     "Without --ranks, the ranks of torchrun (RANK, WORLD_SIZE), Open MPI or SLURM take part. They "
     "meet\n"
-    "at TOPOCOLL_STORE=host:port if set, else at MASTER_ADDR and MASTER_PORT + 1.\n"
+    "at TOPOCOLL_STORE=host:port if set, else at MASTER_ADDR and a port that MASTER_PORT decides.\n"
     "Exit status: 0; 1 if a value was wrong, an operation failed or a rank died; 2 for a bad "
     "command line;\n128 + signal if one ended the launcher.";
 

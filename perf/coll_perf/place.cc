@@ -69,15 +69,22 @@ Result<Rendezvous> from_store_variable(const std::string& text, std::string secr
   return Rendezvous{host, static_cast<std::uint16_t>(port), std::move(secret)};
 }
 
+/// From here on Linux takes ports for outgoing connections (net.ipv4.ip_local_port_range).
+constexpr int kFirstOutgoingPort = 32768;
+
 Result<Rendezvous> read_rendezvous(const Getenv& getenv) {
   const char* given = getenv("TOPOCOLL_JOB_SECRET");
   const std::string id = job_id(getenv);
   const std::string secret = given != nullptr ? given : "job:" + id;
   if (const char* store = getenv("TOPOCOLL_STORE")) return from_store_variable(store, secret);
+  const auto own_port = [&id] { return static_cast<std::uint16_t>(16384 + fnv1a(id) % 16000); };
   if (const char* host = getenv("MASTER_ADDR")) {
-    auto port = read_int(getenv, "MASTER_PORT", 1, 65534);
+    auto port = read_int(getenv, "MASTER_PORT", 1, 65535);
     if (!port.ok()) return port.status();
-    return Rendezvous{host, static_cast<std::uint16_t>(*port + 1), secret};
+    // torchrun --standalone takes a port of that range, and whoever connects to it may have taken
+    // the next.
+    const bool safe = *port + 1 < kFirstOutgoingPort;
+    return Rendezvous{host, safe ? static_cast<std::uint16_t>(*port + 1) : own_port(), secret};
   }
   if (id.empty()) {
     return Status(
@@ -85,13 +92,18 @@ Result<Rendezvous> read_rendezvous(const Getenv& getenv) {
         "the ranks have no place to meet: set TOPOCOLL_STORE=host:port, or MASTER_ADDR and "
         "MASTER_PORT");
   }
-  // Below the range from which Linux takes ports for outgoing connections.
-  return Rendezvous{"127.0.0.1", static_cast<std::uint16_t>(16384 + fnv1a(id) % 16000), secret};
+  return Rendezvous{"127.0.0.1", own_port(), secret};
 }
 
 }  // namespace
 
-Result<Place> read_place(const Getenv& getenv) {
+Result<Place> read_place(const Getenv& all) {
+  // Whoever empties a launcher's variables does not want it; an option of ours must have a value.
+  const Getenv getenv = [&all](const char* name) {
+    const char* text = all(name);
+    const bool empty = text != nullptr && *text == '\0';
+    return empty && !std::string_view(name).starts_with("TOPOCOLL_") ? nullptr : text;
+  };
   Place place;
   for (const Launcher& launcher : kLaunchers) {
     const bool sized = getenv(launcher.size) != nullptr && !launcher.shell_has_size;

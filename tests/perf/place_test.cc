@@ -39,6 +39,33 @@ TEST(PerfPlace, TorchrunMeetsOnThePortAfterItsOwn) {
   EXPECT_EQ(place->rendezvous->port, 29501);
 }
 
+/// torchrun --standalone: outgoing connections may have any port of that range.
+TEST(PerfPlace, NoPortIsServedThatAnOutgoingConnectionMayHave) {
+  const auto port_after = [](const char* port, const char* run) {
+    const auto place = place_in({{"RANK", "0"},
+                                 {"WORLD_SIZE", "2"},
+                                 {"MASTER_ADDR", "localhost"},
+                                 {"MASTER_PORT", port},
+                                 {"TORCHELASTIC_RUN_ID", run}});
+    EXPECT_TRUE(place.ok()) << port;
+    return place.ok() ? place->rendezvous->port : 0;
+  };
+  for (const char* port : {"32767", "46755", "60999", "65535"}) {
+    EXPECT_GE(port_after(port, "a"), 16384) << port;
+    EXPECT_LT(port_after(port, "a"), 32768) << port;
+    EXPECT_EQ(port_after(port, "a"), port_after(port, "a"));
+    EXPECT_NE(port_after(port, "a"), port_after(port, "b")) << "jobs meet apart";
+  }
+  EXPECT_EQ(port_after("32766", "a"), 32767);
+}
+
+TEST(PerfPlace, EmptyVariablesAreNone) {
+  const auto place =
+      place_in({{"SLURM_PROCID", ""}, {"SLURM_NTASKS", ""}, {"RANK", ""}, {"WORLD_SIZE", ""}});
+  ASSERT_TRUE(place.ok()) << place.status().to_string();
+  EXPECT_EQ(place->size, 1);
+}
+
 TEST(PerfPlace, TheStoreVariableWins) {
   const Variables base = {{"RANK", "0"},
                           {"WORLD_SIZE", "2"},
