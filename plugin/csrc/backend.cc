@@ -2,19 +2,19 @@
 // point-to-point calls and the monitored barrier in peers.cc, sparse tensors in sparse.cc.
 #include "backend.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
 #include <set>
+#include <torch/csrc/distributed/c10d/ParamCommsUtils.hpp>
 #include <utility>
 
-#include <unistd.h>
-
+#include "deadline.h"
 #include "errors.h"
 #include "precompiled.h"
 #include "store_adapter.h"
 #include "topocoll/options.h"
-
-#include <torch/csrc/distributed/c10d/ParamCommsUtils.hpp>
 
 namespace topocoll::plugin {
 namespace {
@@ -104,15 +104,13 @@ void TopocollBackend::leave_all(const std::string& reason) {
     }
   }
   // One limit for all groups: it is the process that must end.
-  using Clock = std::chrono::steady_clock;
   const auto deadline = Clock::now() + drain_limit();
   for (const auto& communicator : communicators) {
     if (!reason.empty()) {
       communicator->abort(reason);
     }
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
     // Whether the other ranks still listen is of no interest to a process that ends.
-    static_cast<void>(communicator->shutdown(std::max(left, std::chrono::milliseconds(0))));
+    static_cast<void>(communicator->shutdown(left(deadline)));
   }
 }
 

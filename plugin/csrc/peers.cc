@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "backend.h"
+#include "deadline.h"
 #include "errors.h"
 #include "precompiled.h"
 
@@ -10,7 +11,6 @@ namespace topocoll::plugin {
 namespace {
 
 using c10d::OpType;
-using Clock = std::chrono::steady_clock;
 
 constexpr CallName kSend{OpType::SEND, "topocoll:send"};
 constexpr CallName kRecv{OpType::RECV, "topocoll:recv"};
@@ -38,11 +38,6 @@ Note post(Communicator& communicator, CollectiveKind kind, int peer) {
   note.work = communicator.enqueue(std::move(operation));
   note.work->on_done([byte = note.byte](const Status&) {});
   return note;
-}
-
-std::chrono::milliseconds left(Clock::time_point deadline) {
-  const auto rest = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-  return std::max(rest, std::chrono::milliseconds(1));
 }
 
 std::string joined(const std::vector<int>& ranks) {
