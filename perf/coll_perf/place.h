@@ -3,11 +3,12 @@
 // Without --ranks the environment says who we are: torchrun's RANK and WORLD_SIZE, Open MPI's
 // OMPI_COMM_WORLD_RANK and _SIZE, SLURM's SLURM_PROCID and SLURM_NTASKS, or MPICH's PMI_RANK and
 // PMI_SIZE; without any of them there is one rank. SLURM_NTASKS alone, as in the shell of salloc,
-// says how many ranks srun would start, and that it has not. Empty variables count as none. Where the ranks meet, in this order:
+// says how many ranks srun would start, and that it has not. Empty variables count as none.
+// Where the ranks meet, in this order:
 //
 // - TOPOCOLL_STORE=host:port: rank 0 serves there, unless a store already does
-// - MASTER_ADDR, MASTER_PORT, which a launcher may own itself: rank 0 serves on the port after it, or, where outgoing
-//   connections may have that, on one that the job's id gives
+// - MASTER_ADDR, MASTER_PORT, which a launcher may own itself: rank 0 serves on the port after it,
+//   or, where outgoing connections may have that, on one that the job's id gives
 // - neither: all ranks are on this host, and the job's id gives a port of 127.0.0.1
 //
 // TOPOCOLL_JOB_SECRET keeps strangers out; without it the job's id stands in, which other users of
