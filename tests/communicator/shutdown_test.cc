@@ -1,8 +1,11 @@
 // How a communicator is left: from callbacks, with work in flight, after a failure, by several
 // threads at once.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <fstream>
 #include <future>
+#include <string>
 
 #include "support/ranks.h"
 
@@ -32,6 +35,13 @@ Operation receive(int* data, int tag) {
 /// Whether a work ends soon; a wait would progress it, and is not to.
 bool ends(const Work& work) {
   return testing::ForkedRanks::await([&] { return work.done(); }, 20s);
+}
+
+/// Whether a thread of this process sleeps in the kernel.
+bool sleeps(pid_t thread) {
+  std::string line;
+  std::getline(std::ifstream("/proc/self/task/" + std::to_string(thread) + "/stat"), line);
+  return line.find(") S ") != line.npos;
 }
 
 TEST(Callback, OfAMessageMayQueueMore) {
@@ -109,8 +119,12 @@ TEST(Shutdown, EndsInItsLimitForThoseThatWaitForTheirTurnToo) {
     }
     const std::vector<std::shared_ptr<Work>> works{comm.enqueue(barrier()),
                                                    comm.enqueue(barrier())};
-    auto committed = std::async(std::launch::async, [&] { return comm.commit(); });
-    std::this_thread::sleep_for(50ms);
+    std::atomic<pid_t> thread{0};
+    auto committed = std::async(std::launch::async, [&] {
+      thread = ::gettid();
+      return comm.commit();
+    });
+    EXPECT_TRUE(testing::ForkedRanks::await([&] { return thread != 0 && sleeps(thread); }));
     const auto start = std::chrono::steady_clock::now();
     EXPECT_TRUE(comm.shutdown(20ms).ok());
     EXPECT_LT(std::chrono::steady_clock::now() - start, 5s) << "TOPOCOLL_DRAIN_MS is 10 s";

@@ -227,6 +227,14 @@ def raises(cause: str | type[BaseException], match: str = "") -> Iterator[list[A
     raise AssertionError(f"nothing was raised where {cause} was expected")
 
 
+def until(condition: Callable[[], bool], seconds: float = 10) -> None:
+    """Returns once the condition holds, of which nobody sends word."""
+    deadline = time.monotonic() + seconds * PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, "what was waited for did not come"
+        time.sleep(0.001)
+
+
 def backend(group: dist.ProcessGroup | None = None) -> Any:
     """The topocoll backend of a group."""
     return (group or dist.group.WORLD)._get_backend(torch.device("cpu"))

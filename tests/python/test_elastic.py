@@ -6,7 +6,6 @@ import datetime
 import os
 import pathlib
 import textwrap
-import time
 
 import pytest
 import torch
@@ -20,7 +19,7 @@ def _half_way(job: Job) -> None:
     # to which only rank 1 came.
     os.environ["TORCHELASTIC_RUN_ID"] = "run"
     os.environ["TORCHELASTIC_RESTART_COUNT"] = "0"
-    path = os.path.join(job.directory, "failed")
+    marks = job.store("marks")
     if job.rank == 1:
         child = os.fork()
         if child == 0:
@@ -32,9 +31,8 @@ def _half_way(job: Job) -> None:
                 os._exit(1)
             os._exit(0)
         assert os.waitpid(child, 0)[1] == 0
-        open(path, "w").close()
-    while not os.path.exists(path):
-        time.sleep(0.01)
+        marks.set("failed", "")
+    marks.wait(["failed"])
     os.environ["TORCHELASTIC_RESTART_COUNT"] = "1"
     job.init()
     tensor = torch.ones(1)

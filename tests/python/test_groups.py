@@ -14,7 +14,7 @@ import pytest
 import topocoll
 import torch
 import torch.distributed as dist
-from harness import Job, backend, describe, raises, results, run
+from harness import Job, backend, describe, raises, results, run, until
 
 
 def _ones(group: dist.ProcessGroup | None = None) -> float:
@@ -46,8 +46,7 @@ def _tcp(job: Job, port_file: str) -> None:
             file.write(str(store.port))
         os.rename(path + ".new", path)
     else:
-        while not os.path.exists(path):
-            time.sleep(0.01)
+        until(lambda: os.path.exists(path))
         with open(path) as file:
             store = dist.TCPStore("127.0.0.1", int(file.read()), None, False)
     for _ in range(2):
@@ -311,10 +310,7 @@ def test_shared_memory_in_files(directory: str | None, tmp_path: pathlib.Path) -
     environment = {"TOPOCOLL_SHM_BACKING": "devshm"} | ({} if directory else {"TOPOCOLL_SHM_DIR": str(tmp_path)})
     before = set(where.glob("topocoll-*"))
     results(2, _in_files, str(where), environment=environment)
-    deadline = time.monotonic() + 10
-    while set(where.glob("topocoll-*")) - before:  # another job's may come and go at any time
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: not set(where.glob("topocoll-*")) - before)  # another job's may come and go at any time
 
 
 def _detail(job: Job) -> None:
@@ -332,11 +328,18 @@ def test_under_torchs_detailed_debug_mode() -> None:
     results(2, _detail, init=False)
 
 
+def _ranks_that_join() -> int:
+    """Ranks of this machine in the middle of joining a group: each has bound a name meanwhile."""
+    with open("/proc/net/unix") as names:
+        return sum("@topocoll-alive-" in line for line in names)
+
+
 def _two_jobs(job: Job) -> None:
     number, rank = divmod(job.rank, 2)
     os.environ["SLURM_JOB_ID"] = str(number)
-    # One rank of each comes first: by their order alone, the first two would be a group.
-    time.sleep(0.3 * (0, 3, 2, 1)[job.rank])
+    if job.rank in (1, 2):
+        # One rank of each job comes first: by their order alone, these two would be a group.
+        until(lambda: _ranks_that_join() >= 2)
     dist.init_process_group("topocoll", store=job.store(), rank=rank, world_size=2)
     mine = torch.full((1,), 10.0**number)
     dist.all_reduce(mine)

@@ -9,6 +9,8 @@
 #include <fstream>
 #include <string>
 
+#include "support/eventually.h"
+
 namespace topocoll::testing {
 
 class MemoryControlGroup {
@@ -32,7 +34,7 @@ class MemoryControlGroup {
   ~MemoryControlGroup() {
     if (missing()) return;
     // A group is busy until the last of its processes has been reaped.
-    for (int i = 0; i < 100 && ::rmdir(path_.c_str()) != 0 && errno == EBUSY; ++i) ::usleep(10'000);
+    static_cast<void>(eventually([this] { return ::rmdir(path_.c_str()) == 0 || errno != EBUSY; }));
   }
 
   /// Whether there is none: no root, no such controller, or a version two that hands it to no
