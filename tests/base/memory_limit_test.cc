@@ -1,10 +1,11 @@
 #include "base/memory_limit.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
+
+#include "support/temporary_directory.h"
 
 namespace topocoll {
 namespace {
@@ -13,17 +14,13 @@ namespace fs = std::filesystem;
 
 class MemoryLimit : public ::testing::Test {
  protected:
-  void SetUp() override {
-    root_ = ::testing::TempDir() + "/topocoll_memory_" + std::to_string(::getpid());
-    fs::remove_all(root_);
-  }
-  void TearDown() override { fs::remove_all(root_); }
   void file(const std::string& name, const std::string& text) {
     fs::create_directories(fs::path(root_ + name).parent_path());
     std::ofstream(root_ + name) << text;
   }
   [[nodiscard]] std::uint64_t available() const { return available_memory_bytes(root_); }
-  std::string root_;
+  testing::TemporaryDirectory directory_;
+  const std::string& root_ = directory_.path();
 };
 
 TEST_F(MemoryLimit, IsWhatTheSystemHas) {

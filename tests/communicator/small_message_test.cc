@@ -43,19 +43,21 @@ thread_local int locks = 0;
   if (void* p = std::aligned_alloc(unit, (bytes + unit - 1) / unit * unit)) return p;
   throw std::bad_alloc();
 }
-extern "C" int pthread_mutex_lock(pthread_mutex_t* mutex) noexcept {
-  static std::atomic<int (*)(pthread_mutex_t*)> real{nullptr};
-  if (real == nullptr)
-    real = reinterpret_cast<int (*)(pthread_mutex_t*)>(dlsym(RTLD_NEXT, "pthread_mutex_lock"));
+namespace {
+using Lock = int(pthread_mutex_t*);
+int count_and_lock(std::atomic<Lock*>& real, const char* name, pthread_mutex_t* mutex) {
+  if (real == nullptr) real = reinterpret_cast<Lock*>(dlsym(RTLD_NEXT, name));
   ++locks;
   return real.load()(mutex);
 }
+}  // namespace
+extern "C" int pthread_mutex_lock(pthread_mutex_t* mutex) noexcept {
+  static std::atomic<Lock*> real{nullptr};
+  return count_and_lock(real, "pthread_mutex_lock", mutex);
+}
 extern "C" int pthread_mutex_trylock(pthread_mutex_t* mutex) noexcept {
-  static std::atomic<int (*)(pthread_mutex_t*)> real{nullptr};
-  if (real == nullptr)
-    real = reinterpret_cast<int (*)(pthread_mutex_t*)>(dlsym(RTLD_NEXT, "pthread_mutex_trylock"));
-  ++locks;
-  return real.load()(mutex);
+  static std::atomic<Lock*> real{nullptr};
+  return count_and_lock(real, "pthread_mutex_trylock", mutex);
 }
 
 #endif

@@ -1,10 +1,11 @@
 #include "probe/last_level_cache.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
+
+#include "support/temporary_directory.h"
 
 namespace topocoll {
 namespace {
@@ -14,8 +15,6 @@ namespace fs = std::filesystem;
 /// CPU 4 of a machine that does not exist.
 class LastLevelCacheTest : public ::testing::Test {
  protected:
-  void SetUp() override { fs::remove_all(root_); }
-  void TearDown() override { fs::remove_all(root_); }
   void cache(int index, const char* level, const char* size, const char* sharers) {
     const fs::path below =
         root_ + "/sys/devices/system/cpu/cpu4/cache/index" + std::to_string(index);
@@ -28,8 +27,8 @@ class LastLevelCacheTest : public ::testing::Test {
     const std::vector<int> cpus{4, 5, 6, 12, 13};
     return last_level_cache(cpus, root_);
   }
-  std::string root_ =
-      ::testing::TempDir() + "/topocoll_last_level_cache_" + std::to_string(::getpid());
+  testing::TemporaryDirectory directory_;
+  const std::string& root_ = directory_.path();
 };
 
 TEST_F(LastLevelCacheTest, IsThatOfTheHighestLevel) {

@@ -1,11 +1,13 @@
 // A directory for one test.
 #pragma once
 
+#include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/mount.h>
 
 #include <cstddef>
 #include <filesystem>
+#include <stdexcept>
 #include <string>
 
 namespace topocoll::testing {
@@ -14,8 +16,8 @@ namespace topocoll::testing {
 class TemporaryDirectory {
  public:
   TemporaryDirectory() {
-    char name[] = "/tmp/topocoll-test-XXXXXX";
-    path_ = ::mkdtemp(name);
+    path_ = ::testing::TempDir() + "/topocoll-XXXXXX";  // mkdtemp() fills in the last six
+    if (::mkdtemp(path_.data()) == nullptr) throw std::runtime_error("mkdtemp " + path_);
   }
   TemporaryDirectory(const TemporaryDirectory&) = delete;
   TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;

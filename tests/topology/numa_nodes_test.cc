@@ -1,12 +1,12 @@
 #include "topology/numa_nodes.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <vector>
 
+#include "support/temporary_directory.h"
 #include "topology/sysfs.h"
 
 namespace topocoll {
@@ -16,8 +16,6 @@ namespace fs = std::filesystem;
 
 class NumaNodesTest : public ::testing::Test {
  protected:
-  void SetUp() override { fs::remove_all(root_); }
-  void TearDown() override { fs::remove_all(root_); }
   void node(const std::string& name, const char* cpus) {
     const fs::path below = root_ + "/sys/devices/system/node/" + name;
     fs::create_directories(below);
@@ -26,7 +24,8 @@ class NumaNodesTest : public ::testing::Test {
   [[nodiscard]] std::optional<int> of(const std::vector<int>& cpus) const {
     return NumaNodes(root_).of(cpus);
   }
-  std::string root_ = ::testing::TempDir() + "/topocoll_numa_nodes_" + std::to_string(::getpid());
+  testing::TemporaryDirectory directory_;
+  const std::string& root_ = directory_.path();
 };
 
 TEST_F(NumaNodesTest, ARankIsAtTheNodeThatHasAllOfItsCpus) {
