@@ -18,6 +18,7 @@ class TemporaryDirectory {
   TemporaryDirectory() {
     path_ = ::testing::TempDir() + "/topocoll-XXXXXX";  // mkdtemp() fills in the last six
     if (::mkdtemp(path_.data()) == nullptr) throw std::runtime_error("mkdtemp " + path_);
+    path_ = std::filesystem::canonical(path_);  // the kernel's name of it, as in /proc/self/maps
   }
   TemporaryDirectory(const TemporaryDirectory&) = delete;
   TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
