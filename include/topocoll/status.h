@@ -63,7 +63,8 @@ class [[nodiscard]] TOPOCOLL_API Status {
   [[nodiscard]] std::uint64_t seq() const noexcept { return rep_ ? rep_->seq : 0; }
   /// The operation in words, e.g. "all_reduce(f32 x 1024, sum)"; empty if none is concerned.
   [[nodiscard]] const std::string& operation() const noexcept;
-  /// One sentence that says what happened and, where there is one, the fix.
+  /// One sentence that says what happened and, where there is one, the fix. Names from files and
+  /// peers are for a terminal: control characters other than ends of lines are shown as ?.
   [[nodiscard]] const std::string& text() const noexcept;
   /// "peer_died: all_reduce(f32 x 1024, sum) number 7 of epoch 1: rank 3 died" and the like.
   [[nodiscard]] std::string to_string() const;

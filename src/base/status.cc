@@ -6,6 +6,8 @@
 #include <array>
 #include <iterator>
 
+#include "base/plain_text.h"
+
 namespace topocoll {
 namespace {
 
@@ -26,7 +28,7 @@ Status::Status(Cause cause, std::string text) {
   if (cause == Cause::kOk) return;
   auto rep = std::make_shared<Rep>();
   rep->cause = cause;
-  rep->text = std::move(text);
+  rep->text = plain_text(std::move(text));
   rep_ = std::move(rep);
 }
 
@@ -43,7 +45,7 @@ Status Status::operation(Cause cause, std::vector<int> culprits, std::uint64_t e
   rep->epoch = epoch;
   rep->seq = seq;
   rep->operation = std::move(operation);
-  rep->text = std::move(text);
+  rep->text = plain_text(std::move(text));
   status.rep_ = std::move(rep);
   return status;
 }
@@ -84,7 +86,8 @@ std::string Status::to_string() const {
 Status Status::annotated(std::string_view prefix) const {
   if (ok()) return {};
   auto rep = std::make_shared<Rep>(*rep_);
-  rep->text = rep->text.empty() ? std::string(prefix) : fmt::format("{}: {}", prefix, rep->text);
+  rep->text = plain_text(rep->text.empty() ? std::string(prefix)
+                                           : fmt::format("{}: {}", prefix, rep->text));
   Status status;
   status.rep_ = std::move(rep);
   return status;

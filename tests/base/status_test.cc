@@ -47,6 +47,14 @@ TEST(Status, OperationErrorWithoutNameOrNumber) {
             "timeout: send(u8 x 1, rank 1, tag 0): late");
 }
 
+TEST(Status, NamesFromElsewhereCannotSteerATerminal) {
+  const std::string hostile = "rank\x1b[2J\x07 \xc3\xa9\nnext";  // e with an acute accent stays
+  EXPECT_EQ(Status(Cause::kSystem, hostile).text(), "rank?[2J? \xc3\xa9\nnext");
+  EXPECT_EQ(Status::operation(Cause::kAborted, {}, 1, 1, "", hostile).text(),
+            "rank?[2J? \xc3\xa9\nnext");
+  EXPECT_EQ(Status(Cause::kSystem, "x").annotated("\x1b[1m").text(), "?[1m: x");
+}
+
 TEST(Status, CulpritsAreOrderedAndUnique) {
   const Status s = Status::operation(Cause::kTimeout, {5, 2, 5, 3}, 1, 1, "barrier()", "absent");
   EXPECT_EQ(s.culprits(), (std::vector<int>{2, 3, 5}));
