@@ -55,6 +55,7 @@ struct Operation {
   std::optional<std::chrono::milliseconds> timeout;
 
   /// "all_reduce(f32 x 1024, sum)", "broadcast(u8 x 7, root 2)", "recv(i32 x 4, rank 1, tag 9)".
+  /// With blocks "_v" follows the kind's name; all_to_all_v tells the sum of what goes out.
   [[nodiscard]] TOPOCOLL_API std::string to_string() const;
 };
 

@@ -1,13 +1,14 @@
 // How a communicator's epoch ends: from what one rank noticed to the Status that all ranks return.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cstring>
 #include <string>
 #include <vector>
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include "base/log.h"
+#include "collectives/cpu/request.h"
 #include "communicator/core.h"
 
 namespace topocoll {
@@ -84,14 +85,7 @@ Status Core::make_final_status(const Verdict& verdict) const {
 std::string Core::describe_entered(int rank, std::uint64_t seq) const {
   const shm::EntryLine& line = assembly_.segment.entry(static_cast<int>(seq & 1), rank);
   if ((line.flag.load() & shm::kSeqMask) != seq) return "";
-  Operation op;
-  op.kind = line.descriptor.kind;
-  op.type = line.descriptor.type;
-  op.reduction.op = line.descriptor.op;
-  op.reduction.factor = line.descriptor.factor;
-  op.root = line.descriptor.root;
-  op.count = static_cast<std::size_t>(line.descriptor.count);
-  return op.to_string();
+  return Announcements(context_, seq).call(rank).to_string();
 }
 
 std::string Core::explain(const Verdict& verdict) const {
@@ -123,15 +117,15 @@ std::string Core::explain(const Verdict& verdict) const {
           calls.push_back({std::move(call), {r}});
         }
       }
-      if (calls.size() == 1) {
-        return fmt::format("the counts that rank {} expects differ from those that the others announce for "
-                           "{}",
-                           first, calls[0].first);
-      }
       std::string text;
       for (const auto& [call, ranks] : calls) {
         text += fmt::format("{}{} called {}", text.empty() ? "" : ", ", rank_list(ranks), call);
       }
+      if (const auto counts = find_count_mismatch(context_, seq)) {
+        return fmt::format("{}: rank {} has {} elements for rank {}, which expects {}", text,
+                           counts->from, counts->sent, counts->to, counts->expected);
+      }
+      if (calls.size() == 1) text += fmt::format(", where rank {} lists other counts", first);
       return text;
     }
     case Cause::kAborted: return fmt::format("rank {} aborted: {}", first, reason_of(first));

@@ -35,6 +35,10 @@ TEST(Operation, NamesTheFormWithBlocks) {
   Operation o{.kind = CollectiveKind::kAllGather, .type = DataType::kF32, .count = 5};
   o.out_blocks.resize(2);
   EXPECT_EQ(o.to_string(), "all_gather_v(f32 x 5)");
+  o.kind = CollectiveKind::kAllToAll;
+  o.count = 0;
+  o.in_blocks = {{nullptr, 3}, {nullptr, 4}};
+  EXPECT_EQ(o.to_string(), "all_to_all_v(f32 x 7)") << "the sum of what goes out";
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 // bit for bit against the scalar reference, which holds itself against wider arithmetic; moves byte
 // for byte. A failure names the seed; --gtest_random_seed=N repeats it, and with --gtest_repeat
 // every round has another.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,6 +23,7 @@
 namespace topocoll {
 namespace {
 
+using ::testing::EndsWith;
 using testing::kSanitized;
 using testing::run_ranks;
 
@@ -372,7 +375,37 @@ TEST_P(Collective, UnevenCountsThatDisagreeAreAMismatch) {
     const Status s = comm.all_to_all_v(to, from, DataType::kI32);
     EXPECT_EQ(s.cause(), Cause::kMismatch) << s.to_string();
     EXPECT_EQ(s.culprit(), 0);
+    EXPECT_EQ(s.operation(), fmt::format("all_to_all_v(i32 x {})", 2 * comm.size()));
+    EXPECT_THAT(s.text(), EndsWith(fmt::format("rank {} has 2 elements for rank 0, which expects 3",
+                                               comm.size() - 1)));
   });
+}
+
+TEST_P(Collective, ARootWithOtherCountsIsAMismatch) {
+  if (n() < 2) GTEST_SKIP() << "one rank has nobody to disagree with";
+  for (const CollectiveKind kind : {CollectiveKind::kGather, CollectiveKind::kScatter}) {
+    const bool gathers = kind == CollectiveKind::kGather;
+    run_ranks(n(), [&](Communicator& comm) {
+      std::vector<std::int32_t> own(2), all(64);
+      std::vector<ConstBlock> to;
+      std::vector<Block> from;
+      for (int r = 0; comm.rank() == 0 && r < comm.size(); ++r) {
+        const std::size_t count = r == comm.size() - 1 ? 3 : 2;
+        to.push_back({all.data() + 4 * r, count});
+        from.push_back({all.data() + 4 * r, count});
+      }
+      const Status s = gathers ? comm.gather_v({own.data(), 2}, from, DataType::kI32, 0)
+                               : comm.scatter_v(to, {own.data(), 2}, DataType::kI32, 0);
+      EXPECT_EQ(s.cause(), Cause::kMismatch) << s.to_string();
+      EXPECT_EQ(s.culprit(), comm.size() - 1);
+      EXPECT_THAT(
+          s.text(),
+          EndsWith(gathers ? fmt::format("rank {} has 2 elements for rank 0, which expects 3",
+                                         comm.size() - 1)
+                           : fmt::format("rank 0 has 3 elements for rank {}, which expects 2",
+                                         comm.size() - 1)));
+    });
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Collective, ::testing::Range(1, 9));

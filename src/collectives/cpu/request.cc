@@ -129,6 +129,29 @@ std::uint64_t Announcements::at_root(int root, int rank) const {
   return lists_counts(root) ? counts(root)[rank] : descriptor(root).count;
 }
 
+Operation Announcements::call(int rank) const {
+  const shm::Descriptor& d = descriptor(rank);
+  Operation op;
+  op.kind = d.kind;
+  op.type = d.type;
+  op.reduction.op = d.op;
+  op.reduction.factor = d.factor;
+  op.root = d.root;
+  op.count = static_cast<std::size_t>(d.count);
+  if (!lists_counts(rank)) return op;
+  for (int q = 0; q < ranks_; ++q) {
+    const std::size_t first = counts(rank)[q];
+    if (d.kind == CollectiveKind::kGather) {
+      op.out_blocks.push_back({nullptr, first});
+    } else {
+      op.in_blocks.push_back({nullptr, first});
+    }
+    if (d.kind == CollectiveKind::kAllToAll)
+      op.out_blocks.push_back({nullptr, counts(rank)[ranks_ + q]});
+  }
+  return op;
+}
+
 namespace {
 
 bool agree(const shm::Descriptor& a, const shm::Descriptor& b) {
@@ -157,33 +180,58 @@ int odd_one_out(const Announcements& all, int ranks) {
   });
 }
 
+bool all_agree(const Announcements& all, int ranks) {
+  for (int r = 1; r < ranks; ++r) {
+    if (!agree(all.descriptor(0), all.descriptor(r))) return false;
+  }
+  return true;
+}
+
+std::optional<CountMismatch> compare_all_to_all(const Announcements& all, int ranks) {
+  bool lists = false;
+  for (int r = 0; r < ranks; ++r) lists |= all.lists_counts(r);
+  const int senders = lists ? ranks : 1;  // without lists rank 0's count stands for all
+  for (int to = 0; to < ranks; ++to) {
+    for (int from = 0; from < senders; ++from) {
+      const std::uint64_t sent = all.sends(from, to), expected = all.expects(to, from);
+      if (sent != expected) return CountMismatch{to, from, to, sent, expected};
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<CountMismatch> compare_with_root(const Announcements& all, int ranks) {
+  const shm::Descriptor& call = all.descriptor(0);
+  const bool gathers = call.kind == CollectiveKind::kGather;
+  for (int r = 0; r < ranks; ++r) {
+    const std::uint64_t own = all.own(r), at_root = all.at_root(call.root, r);
+    if (own == at_root) continue;
+    return gathers ? CountMismatch{r, r, call.root, own, at_root}
+                   : CountMismatch{r, call.root, r, at_root, own};
+  }
+  return std::nullopt;
+}
+
+/// Of announcements that agree in all but counts by pair.
+std::optional<CountMismatch> compare_counts(const Announcements& all, int ranks) {
+  const CollectiveKind kind = all.descriptor(0).kind;
+  if (!pairwise(kind)) return std::nullopt;
+  return kind == CollectiveKind::kAllToAll ? compare_all_to_all(all, ranks)
+                                           : compare_with_root(all, ranks);
+}
+
 }  // namespace
 
 int find_mismatch(const Context& context, std::uint64_t seq) {
   const Announcements all(context, seq);
-  const shm::Descriptor& first = all.descriptor(0);
-  const bool by_pair = pairwise(first.kind);
-  bool lists = all.lists_counts(0);
-  for (int r = 1; r < context.ranks; ++r) {
-    if (!agree(first, all.descriptor(r))) return odd_one_out(all, context.ranks);
-    lists |= all.lists_counts(r);
-  }
-  if (!by_pair) return -1;
-  const int root = first.root;
-  for (int r = 0; r < context.ranks; ++r) {
-    if (first.kind == CollectiveKind::kAllToAll) {
-      if (!lists) {
-        if (all.own(r) != first.count) return r;
-        continue;
-      }
-      for (int q = 0; q < context.ranks; ++q) {
-        if (all.sends(q, r) != all.expects(r, q)) return r;
-      }
-    } else if (all.own(r) != all.at_root(root, r)) {
-      return r;
-    }
-  }
-  return -1;
+  if (!all_agree(all, context.ranks)) return odd_one_out(all, context.ranks);
+  const auto counts = compare_counts(all, context.ranks);
+  return counts ? counts->culprit : -1;
+}
+
+std::optional<CountMismatch> find_count_mismatch(const Context& context, std::uint64_t seq) {
+  const Announcements all(context, seq);
+  return all_agree(all, context.ranks) ? compare_counts(all, context.ranks) : std::nullopt;
 }
 
 }  // namespace topocoll

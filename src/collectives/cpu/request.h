@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "collectives/cpu/context.h"
 #include "collectives/cpu/view.h"
@@ -47,7 +48,18 @@ void write_counts(const Request& request, int ranks, std::byte* slot);
 /// every rank.
 int find_mismatch(const Context& context, std::uint64_t seq);
 
-/// Reads the announcements of an operation on which all ranks agree.
+/// Two ranks of a gather, scatter or all_to_all whose counts for each other differ.
+struct CountMismatch {
+  int culprit = -1;
+  int from = -1;
+  int to = -1;
+  std::uint64_t sent = 0;  ///< elements
+  std::uint64_t expected = 0;
+};
+/// The first such pair, where the announcements agree in all else.
+std::optional<CountMismatch> find_count_mismatch(const Context& context, std::uint64_t seq);
+
+/// Reads the announcements of an operation that all ranks have entered.
 class Announcements {
  public:
   Announcements(const Context& context, std::uint64_t seq)
@@ -69,6 +81,8 @@ class Announcements {
   /// gather, scatter: rank's own count; and what the root has for it.
   [[nodiscard]] std::uint64_t own(int rank) const { return descriptor(rank).count; }
   [[nodiscard]] std::uint64_t at_root(int root, int rank) const;
+  /// The call that `rank` announced: what Request::of() made of it, without addresses.
+  [[nodiscard]] Operation call(int rank) const;
 
  private:
   [[nodiscard]] const std::uint64_t* counts(int rank) const {
