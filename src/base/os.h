@@ -68,6 +68,11 @@ class Os {
                           const std::string& what) = 0;
   virtual Result<Mapping> map(const Fd& fd, std::size_t bytes) = 0;
   virtual Result<std::size_t> file_size(const Fd& fd) = 0;
+  /// How much of a file has memory (or disk blocks) behind it.
+  virtual Result<std::size_t> allocated_bytes(const Fd& fd) = 0;
+  /// Enters shared memory, from a page's start on, into this process's page table, which the first
+  /// touch of each page would do otherwise. Before Linux 5.14 it fails and nothing is done.
+  virtual Status populate(std::span<std::byte> memory) = 0;
 
   /// Sleeps while *word == expected, at most until `deadline`; may return early.
   virtual void futex_wait(std::atomic<std::uint32_t>* word, std::uint32_t expected,

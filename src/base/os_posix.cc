@@ -248,6 +248,18 @@ class PosixOs final : public Os {
     return static_cast<std::size_t>(st.st_size);
   }
 
+  Result<std::size_t> allocated_bytes(const Fd& fd) override {
+    struct stat st {};
+    if (::fstat(fd.get(), &st) != 0) return failure(errno, "fstat");
+    return static_cast<std::size_t>(st.st_blocks) * 512;
+  }
+
+  Status populate(std::span<std::byte> memory) override {
+    constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, which older headers lack
+    if (::madvise(memory.data(), memory.size(), kPopulateWrite) == 0) return {};
+    return failure(errno, "madvise(MADV_POPULATE_WRITE)");
+  }
+
   void futex_wait(std::atomic<std::uint32_t>* word, std::uint32_t expected,
                   TimePoint deadline) override {
     const auto left = std::max(Nanoseconds(0), deadline - Clock::now());

@@ -61,6 +61,21 @@ TEST(Os, AMemfdCannotChangeItsSize) {
   EXPECT_NE(::fcntl(fd->get(), F_GETFD) & FD_CLOEXEC, 0);
 }
 
+TEST(Os, PopulatingGivesMemoryToWhatHasNone) {
+  constexpr std::size_t kBytes = std::size_t(64) << 10;
+  auto fd = os().create_memfd("populated", 4 * kBytes);
+  ASSERT_TRUE(fd.ok()) << fd.status().to_string();
+  EXPECT_EQ(os().allocated_bytes(*fd).value(), 0u);
+  auto mapping = os().map(*fd, 4 * kBytes);
+  ASSERT_TRUE(mapping.ok()) << mapping.status().to_string();
+  const Status s = os().populate({mapping->data() + kBytes, kBytes});
+  if (!s.ok()) GTEST_SKIP() << s.text();
+  EXPECT_GE(os().allocated_bytes(*fd).value(), kBytes);
+  EXPECT_EQ(os().allocated_bytes(Fd()).status().cause(), Cause::kSystem);
+  EXPECT_EQ(os().populate({mapping->data() + 1, kBytes}).cause(), Cause::kSystem)
+      << "within a page";
+}
+
 TEST(Os, AnUnlinkedFileLeavesNoName) {
   TemporaryDirectory directory;
   auto fd = os().create_unlinked_file(directory.path(), 8192);

@@ -39,21 +39,12 @@ class FaultOs : public Os {
 
   /// Lets calls of `name` fail with `status`.
   void fail(const std::string& name, Status status, Calls calls) {
-    static const std::set<std::string> kFallible{"random_token",
-                                                 "create_memfd",
-                                                 "create_unlinked_file",
-                                                 "allocate",
-                                                 "map",
-                                                 "file_size",
-                                                 "accept",
-                                                 "listen_abstract",
-                                                 "connect_abstract",
-                                                 "peer_credentials",
-                                                 "send_all",
-                                                 "receive_all",
-                                                 "create_event",
-                                                 "pin_thread",
-                                                 "bind_memory"};
+    static const std::set<std::string> kFallible{
+        "random_token", "create_memfd",    "create_unlinked_file", "allocate",
+        "map",          "file_size",       "allocated_bytes",      "populate",
+        "accept",       "listen_abstract", "connect_abstract",     "peer_credentials",
+        "send_all",     "receive_all",     "create_event",         "pin_thread",
+        "bind_memory"};
     if (!kFallible.contains(name)) throw std::invalid_argument("no such fallible call: " + name);
     const std::lock_guard lock(mutex_);
     scripts_[name].push_back({std::move(status), calls});
@@ -124,6 +115,14 @@ class FaultOs : public Os {
   Result<std::size_t> file_size(const Fd& fd) override {
     if (Status s = note("file_size"); !s.ok()) return s;
     return base_.file_size(fd);
+  }
+  Result<std::size_t> allocated_bytes(const Fd& fd) override {
+    if (Status s = note("allocated_bytes"); !s.ok()) return s;
+    return base_.allocated_bytes(fd);
+  }
+  Status populate(std::span<std::byte> memory) override {
+    if (Status s = note("populate"); !s.ok()) return s;
+    return base_.populate(memory);
   }
   void futex_wait(std::atomic<std::uint32_t>* word, std::uint32_t expected,
                   TimePoint deadline) override {

@@ -164,6 +164,17 @@ TEST(Segment, CommitsTheRingOnce) {
   EXPECT_EQ(os.calls("allocate"), 3);
 }
 
+TEST(Segment, ARingThatCannotBeLookedAtOrPopulatedServesAllTheSame) {
+  FaultOs os;
+  os.fail("allocated_bytes", Status(Cause::kSystem, "fstat: forbidden"));
+  os.fail("populate", Status(Cause::kSystem, "madvise: Invalid argument"));
+  auto segment = Segment::create(os, {.ranks = 2});
+  ASSERT_TRUE(segment.ok());
+  EXPECT_TRUE(segment->commit_ring(os, kPage).ok());
+  EXPECT_EQ(os.calls("allocated_bytes"), 1);
+  EXPECT_EQ(os.calls("populate"), 2) << "each rank's part";
+}
+
 TEST(Segment, EachPartOfTheRingIsPlacedAtItsRanksNode) {
   FaultOs os;
   auto segment = Segment::create(os, {.ranks = 3});

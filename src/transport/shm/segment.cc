@@ -1,8 +1,6 @@
 #include "transport/shm/segment.h"
 
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
@@ -19,8 +17,6 @@
 
 namespace topocoll::shm {
 namespace {
-
-constexpr int kPopulateWrite = 23;  ///< MADV_POPULATE_WRITE, which older headers lack
 
 constexpr const char* kLimits =
     "within the limits of this process's control group and machine: raise the limit (memory.max, "
@@ -176,18 +172,17 @@ void Segment::place_ring(Os& os) const {
 }
 
 /// What of the ring another rank has not committed yet, about: channels count as parts of it.
-std::size_t Segment::uncommitted_ring() const {
-  struct stat facts {};
-  if (::fstat(fd_.get(), &facts) != 0) return layout_.ring_bytes;
-  const auto there = static_cast<std::size_t>(facts.st_blocks) * 512;
-  const std::size_t beyond = there - std::min(there, layout_.base_bytes);
+std::size_t Segment::uncommitted_ring(Os& os) const {
+  const auto there = os.allocated_bytes(fd_);
+  if (!there.ok()) return layout_.ring_bytes;
+  const std::size_t beyond = *there - std::min(*there, layout_.base_bytes);
   return layout_.ring_bytes - std::min(beyond, layout_.ring_bytes);
 }
 
 Status Segment::commit_ring(Os& os, std::size_t warm) {
   if (ring_committed_ || layout_.ring_bytes == 0) return {};
   // Other groups may have taken what was left when this one was made.
-  if (const std::uint64_t left = available_memory_bytes(); uncommitted_ring() > left) {
+  if (const std::uint64_t left = available_memory_bytes(); uncommitted_ring(os) > left) {
     return Status(
         Cause::kResource,
         fmt::format("a group's pipeline needs {} of shared memory, of which {} are left {}",
@@ -198,7 +193,7 @@ Status Segment::commit_ring(Os& os, std::size_t warm) {
   ring_committed_ = s.ok();
   const std::size_t bytes = std::min(warm, ring_share());
   for (int r = 0; s.ok() && bytes != 0 && r < layout_.ranks; ++r) {
-    static_cast<void>(::madvise(ring(r), bytes, kPopulateWrite));  // before Linux 5.14 pages come one by one
+    static_cast<void>(os.populate({ring(r), bytes}));  // where it fails pages come one by one
   }
   return s;
 }

@@ -92,7 +92,7 @@ class Segment {
   Segment(Fd fd, Mapping mapping, Layout layout)
       : fd_(std::move(fd)), mapping_(std::move(mapping)), layout_(layout) {}
   void place_ring(Os& os) const;
-  [[nodiscard]] std::size_t uncommitted_ring() const;
+  [[nodiscard]] std::size_t uncommitted_ring(Os& os) const;
   [[nodiscard]] std::size_t slot_offset(int parity, int rank) const {
     return layout_.slots +
            static_cast<std::size_t>(parity * layout_.ranks + rank) * layout_.slot_stride;
