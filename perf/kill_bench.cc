@@ -28,9 +28,9 @@
 #include <thread>
 #include <vector>
 
-#include "coll_perf/vocabulary.h"
 #include "results_file.h"
 #include "topocoll/communicator.h"
+#include "topocoll/size.h"
 #include "topocoll/store.h"
 
 namespace {
@@ -290,7 +290,7 @@ struct Flags {
     app.add_option("--sizes", sizes, "message sizes in bytes; k and M are binary (1k,1M)")
         ->delimiter(',')
         ->check([](const std::string& text) {
-          return topocoll::perf::parse_size(text) ? "" : "invalid size: " + text;
+          return topocoll::parse_size(text) ? "" : "invalid size: " + text;
         });
     app.add_option("--trials", trials, "kills for each pair of them (100)")
         ->check(CLI::Range(1, 1000000));
@@ -309,7 +309,7 @@ std::vector<Line> run_all(const Flags& flags, Shared& shared) {
     for (const int ranks : flags.ranks) {
       const Setting setting{
           .ranks = ranks,
-          .bytes = *topocoll::perf::parse_size(size),
+          .bytes = *topocoll::parse_size(size),
           .commit = flags.commit == "strict" ? CommitMode::kStrict : CommitMode::kChained,
           .bind = flags.bind};
       lines.push_back(run_setting(setting, flags.trials, flags.seed, shared));

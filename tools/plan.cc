@@ -269,8 +269,8 @@ std::string choices_json(const std::vector<PlanChoice>& choices) {
 /// "16 KiB to 1 MiB", where the next row begins; of the last one "1 MiB or more".
 std::string band_text(const PlanChoice& c) {
   if (c.max_bytes == std::numeric_limits<std::uint64_t>::max())
-    return size_text(c.min_bytes) + " or more";
-  return fmt::format("{} to {}", size_text(c.min_bytes), size_text(c.max_bytes + 1));
+    return exact_size_text(c.min_bytes) + " or more";
+  return fmt::format("{} to {}", exact_size_text(c.min_bytes), exact_size_text(c.max_bytes + 1));
 }
 
 std::string choices_table(const std::string& collective, const std::vector<PlanChoice>& choices) {
@@ -282,7 +282,7 @@ std::string choices_table(const std::string& collective, const std::vector<PlanC
       collective, "sizes", "plan", "at", "time us", "next best", "time us");
   for (const PlanChoice& c : choices) {
     text += fmt::format("{:>22}  {:<24} {:>10} {:>12.2f}  ", band_text(c), c.plan.algorithm,
-                        size_text(c.at_most.bytes), c.at_most.time_us);
+                        exact_size_text(c.at_most.bytes), c.at_most.time_us);
     text += c.runner_up
                 ? fmt::format("{:<24} {:>12.2f}\n", c.runner_up->algorithm, c.runner_up->time_us)
                 : "none\n";

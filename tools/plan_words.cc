@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cstdio>
 #include <string_view>
-#include <system_error>
+
+#include "topocoll/size.h"
 
 namespace topocoll::tools {
 
@@ -20,40 +20,18 @@ Result<CollectiveKind> kind_of(const std::string& collective,
                 fmt::format("unknown collective '{}': {}", collective, known));
 }
 
-namespace {
-
-/// "64k", "64KiB" and "64 KiB", as size_text() has it, are 65536.
-Result<std::uint64_t> parse_size(const std::string& text) {
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  std::string unit(end, text.data() + text.size());
-  if (unit.size() > 1 && unit[0] == ' ') unit.erase(0, 1);
-  if (unit == "B") unit.clear();
-  if (unit.size() == 3 && unit.ends_with("iB")) unit.resize(1);
-  constexpr std::string_view kUnits = "kmgt";
-  const char letter = unit.size() == 1 ? static_cast<char>(unit[0] | 0x20) : ' ';
-  const std::size_t power = kUnits.find(letter);
-  const int shift = unit.empty()                      ? 0
-                    : power == std::string_view::npos ? -1
-                                                      : 10 * (static_cast<int>(power) + 1);
-  if (error != std::errc{} || shift < 0 || value == 0 ||
-      value > (std::uint64_t{1} << 50 >> shift)) {
-    return Status(
-        Cause::kInvalidArgument,
-        fmt::format(
-            "'{}' is no size: a number of bytes up to 1024T, with k, M, G or T (or KiB, ... TiB)",
-            text));
-  }
-  return value << shift;
-}
-
-}  // namespace
-
 Result<std::vector<std::uint64_t>> parse_sizes(const std::vector<std::string>& texts) {
+  constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 50;
   std::vector<std::uint64_t> sizes;
   for (const std::string& text : texts) {
     const auto size = parse_size(text);
-    if (!size.ok()) return size.status();
+    if (!size || *size == 0 || *size > kMaxBytes) {
+      return Status(
+          Cause::kInvalidArgument,
+          fmt::format(
+              "'{}' is no size: a number of bytes up to 1024T, with k, M, G or T (or KiB, ... TiB)",
+              text));
+    }
     sizes.push_back(*size);
   }
   if (sizes.empty()) {
@@ -62,7 +40,7 @@ Result<std::vector<std::uint64_t>> parse_sizes(const std::vector<std::string>& t
   return sizes;
 }
 
-std::string size_text(std::uint64_t bytes) {
+std::string exact_size_text(std::uint64_t bytes) {
   constexpr std::string_view kUnits = " KMGT";
   std::size_t unit = 0;
   while (unit + 1 < kUnits.size() && bytes >= 1024 && bytes % 1024 == 0) {
@@ -88,8 +66,8 @@ std::string prediction_header() {
 }
 
 std::string prediction_line(const PlanPrediction& p) {
-  return fmt::format("{:>10} {:>8} {:>12.2f} {:>10.2f} {:>10.2f}", size_text(p.bytes), p.windows,
-                     p.time_us, p.algbw_gbps, p.spread_us);
+  return fmt::format("{:>10} {:>8} {:>12.2f} {:>10.2f} {:>10.2f}", exact_size_text(p.bytes),
+                     p.windows, p.time_us, p.algbw_gbps, p.spread_us);
 }
 
 void say_bound_to_machine() {

@@ -29,7 +29,8 @@ Result<CollectiveKind> kind_of(const std::string& collective,
 
 /// "64k" and "64 KiB" are 65536; none: powers of four from 1 KiB to 1 GiB.
 Result<std::vector<std::uint64_t>> parse_sizes(const std::vector<std::string>& texts);
-std::string size_text(std::uint64_t bytes);
+/// "64 KiB" and "1537 KiB": every byte counts, as limits of plans do.
+std::string exact_size_text(std::uint64_t bytes);
 
 nlohmann::ordered_json prediction_json(const PlanPrediction& p);
 /// The table of predictions: its header, and a line.

@@ -13,6 +13,7 @@
 #include "topocoll/plan.h"
 #include "topocoll/planning.h"
 #include "topocoll/probe.h"
+#include "topocoll/size.h"
 #include "topocoll/status.h"
 #include "topocoll/store.h"
 #include "topocoll/topology.h"

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "coll_perf/usage.h"
+#include "topocoll/size.h"
 #include "topocoll/version.h"
 
 namespace topocoll::perf {
@@ -53,7 +54,7 @@ Status bad(const std::string& text) { return Status(Cause::kInvalidArgument, tex
 void add_sweep_flags(CLI::App& app, Raw& raw, Arguments& a) {
   const CLI::Range positive(1, std::numeric_limits<int>::max());
   const CLI::Range count(0, std::numeric_limits<int>::max());
-  app.add_option("-b,--minbytes", raw.min_bytes, "smallest size; k, M and G are binary (32M)");
+  app.add_option("-b,--minbytes", raw.min_bytes, "smallest size; k, M, G and T are binary (32M)");
   app.add_option("-e,--maxbytes", raw.max_bytes, "largest size (32M)");
   app.add_option("-i,--stepbytes", raw.step_bytes, "add this to get the next size (1M)");
   app.add_option("-f,--stepfactor", a.step_factor, "multiply by this to get the next size (off)")
@@ -139,7 +140,7 @@ Status read_sizes(const Raw& raw, Arguments& a) {
     const auto bytes = parse_size(size.text);
     if (!bytes) {
       return bad(std::string("invalid size specified for '") + size.name + "': " + size.text +
-                 ": a number, with k, M or G for powers of 1024 (1024G, not 1T)");
+                 ": a number, with k, M, G or T for powers of 1024");
     }
     size.bytes = *bytes;
   }

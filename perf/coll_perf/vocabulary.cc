@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <cmath>
 #include <utility>
 
 namespace topocoll::perf {
@@ -115,26 +113,6 @@ const std::vector<ReduceOp>& all_ops() {
                                             ReduceOp::kMax,  ReduceOp::kAvg,  ReduceOp::kPremulSum,
                                             ReduceOp::kBand, ReduceOp::kBor,  ReduceOp::kBxor};
   return all;
-}
-
-std::optional<std::size_t> parse_size(std::string_view text) {
-  double number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || !(number >= 0)) return std::nullopt;
-  const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
-  double factor = 1;
-  if (unit == "k" || unit == "K") {
-    factor = 1024.0;
-  } else if (unit == "m" || unit == "M") {
-    factor = 1024.0 * 1024;
-  } else if (unit == "g" || unit == "G") {
-    factor = 1024.0 * 1024 * 1024;
-  } else if (!unit.empty()) {
-    return std::nullopt;
-  }
-  const double bytes = number * factor;
-  if (bytes > 0x1p60) return std::nullopt;
-  return static_cast<std::size_t>(bytes);
 }
 
 }  // namespace topocoll::perf

@@ -51,7 +51,4 @@ std::string_view op_name(ReduceOp op);
 std::optional<ReduceOp> parse_op(std::string_view text);
 const std::vector<ReduceOp>& all_ops();
 
-/// A number with an optional k, M or G (binary, either case): "8", "64k", "1.5G".
-std::optional<std::size_t> parse_size(std::string_view text);
-
 }  // namespace topocoll::perf

@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "topocoll/size.h"
+
 namespace topocoll {
 namespace {
 
@@ -128,16 +130,13 @@ struct Value<T> {
 template <>
 struct Value<std::size_t> {
   static std::optional<std::size_t> parse(std::string_view text, const OptionRule& rule) {
-    const auto unit = std::string_view("KkMmGg").find(text.empty() ? ' ' : text.back());
-    const int shift = unit == std::string_view::npos ? 0 : 10 * (static_cast<int>(unit) / 2 + 1);
-    if (shift != 0) text.remove_suffix(1);
-    const auto number = parse_number(text, OptionRule{0, rule.max >> shift, {}});
-    if (!number || *number << shift < rule.min) return std::nullopt;
-    return *number << shift;
+    const auto bytes = parse_size(text);
+    if (!bytes || *bytes < rule.min || *bytes > rule.max) return std::nullopt;
+    return *bytes;
   }
   static std::string show(std::size_t value, const OptionRule&) { return fmt::format("{}", value); }
   static std::string describe(const OptionRule& rule) {
-    return fmt::format("bytes {}..{} (k, M and G are powers of 1024)", rule.min, rule.max);
+    return fmt::format("bytes {}..{} (k, M, G and T are powers of 1024)", rule.min, rule.max);
   }
 };
 

@@ -25,7 +25,7 @@
 #include <thread>
 
 #include "base/os.h"
-#include "base/size_text.h"
+#include "topocoll/size.h"
 
 namespace topocoll {
 namespace {

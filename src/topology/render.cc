@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/plain_text.h"
-#include "base/size_text.h"
+#include "topocoll/size.h"
 #include "topocoll/topology.h"
 #include "topology/figure_text.h"
 #include "topology/hwloc_reader.h"

@@ -107,7 +107,7 @@ TEST(PerfArguments, ErrorsAreThoseThatUsersOfNcclTestsKnow) {
             std::string::npos);
   EXPECT_NE(error("all_reduce_perf -e -5").find("invalid size specified for 'maxbytes'"),
             std::string::npos);
-  EXPECT_NE(error("all_reduce_perf -b 1T").find("with k, M or G"), std::string::npos);
+  EXPECT_NE(error("all_reduce_perf -b 1P").find("with k, M, G or T"), std::string::npos);
   EXPECT_NE(error("all_reduce_perf p.json --nonsense q").find("not expected: p.json --nonsense q"),
             std::string::npos);
   EXPECT_NE(error("all_reduce_perf -b 2M -e 1M").find("exceeds maxbytes"), std::string::npos);

@@ -5,20 +5,6 @@
 namespace topocoll::perf {
 namespace {
 
-TEST(PerfVocabulary, SizesAreBinaryAndTakeUnits) {
-  EXPECT_EQ(parse_size("0"), 0U);
-  EXPECT_EQ(parse_size("8"), 8U);
-  EXPECT_EQ(parse_size("1k"), 1024U);
-  EXPECT_EQ(parse_size("3K"), 3072U);
-  EXPECT_EQ(parse_size("2m"), 2U << 20);
-  EXPECT_EQ(parse_size("32M"), 32U << 20);
-  EXPECT_EQ(parse_size("4G"), std::size_t{4} << 30);
-  EXPECT_EQ(parse_size("1.5g"), std::size_t{3} << 29);
-  for (const char* bad : {"", "k", "x", "8kb", "8 k", "-1", "1T", "nan", "inf", "1e30", "8k "}) {
-    EXPECT_FALSE(parse_size(bad).has_value()) << bad;
-  }
-}
-
 TEST(PerfVocabulary, EveryNameReadsBack) {
   EXPECT_EQ(all_collectives().size(), 11U);
   for (const Collective t : all_collectives()) {

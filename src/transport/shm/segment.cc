@@ -11,7 +11,7 @@
 #include <tuple>
 #include <utility>
 
-#include "base/size_text.h"
+#include "topocoll/size.h"
 #include "topology/numa_nodes.h"
 #include "transport/shm/channel.h"
 
