@@ -18,6 +18,10 @@ std::string rank_list(const std::vector<int>& ranks) {
   return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
 }
 
+std::string number_or_none(std::uint64_t seq) {
+  return seq == 0 ? "none yet" : fmt::format("number {}", seq);
+}
+
 }  // namespace
 
 Status Core::settle(const ExecResult& result, std::uint64_t seq) {
@@ -77,8 +81,8 @@ Status Core::make_final_status(const Verdict& verdict) const {
   const std::uint64_t seq = verdict.first_aborted();
   std::string operation;
   for (int r = 0; r < size() && operation.empty(); ++r) operation = describe_entered(r, seq);
-  return Status::operation(verdict.cause, verdict.culprits, assembly_.epoch, seq, std::move(operation),
-                           explain(verdict));
+  return Status::operation(verdict.cause, verdict.culprits, assembly_.epoch, seq,
+                           std::move(operation), explain(verdict));
 }
 
 /// The announcement of `rank` for operation `seq`, in words; empty if it made none. Only after the freeze.
@@ -93,8 +97,11 @@ std::string Core::explain(const Verdict& verdict) const {
   const std::vector<int>& who = verdict.culprits;
   const int first = who.empty() ? -1 : who.front();
   switch (verdict.cause) {
-    case Cause::kPeerDied:
-      return fmt::format("rank {} (pid {}) died", first, assembly_.segment.block(std::max(0, first)).pid.load());
+    case Cause::kPeerDied: {
+      const int pid = assembly_.segment.block(std::max(0, first)).pid.load();
+      return pid == 0 ? fmt::format("rank {} died while it was joining", first)
+                      : fmt::format("rank {} (pid {}) died", first, pid);
+    }
     case Cause::kPeerLeft:
       return fmt::format("rank {} left the group before it took part", first);
     case Cause::kTimeout:
@@ -104,8 +111,8 @@ std::string Core::explain(const Verdict& verdict) const {
       if (context_.gate.progress(first).entered >= seq) {
         return fmt::format("{} stopped half way and did not go on in time", rank_list(who));
       }
-      return fmt::format("{} did not take part in time (last operation: number {})", rank_list(who),
-                         context_.gate.progress(first).entered);
+      return fmt::format("{} did not take part in time (last operation: {})", rank_list(who),
+                         number_or_none(context_.gate.progress(first).entered));
     case Cause::kMismatch: {
       std::vector<std::pair<std::string, std::vector<int>>> calls;
       for (int r = 0; r < size(); ++r) {
@@ -122,8 +129,9 @@ std::string Core::explain(const Verdict& verdict) const {
         text += fmt::format("{}{} called {}", text.empty() ? "" : ", ", rank_list(ranks), call);
       }
       if (const auto counts = find_count_mismatch(context_, seq)) {
-        return fmt::format("{}: rank {} has {} elements for rank {}, which expects {}", text,
-                           counts->from, counts->sent, counts->to, counts->expected);
+        return fmt::format("rank {} has {} element{} for rank {}, which expects {} ({})",
+                           counts->from, counts->sent, counts->sent == 1 ? "" : "s", counts->to,
+                           counts->expected, text);
       }
       if (calls.size() == 1) text += fmt::format(", where rank {} lists other counts", first);
       return text;

@@ -23,9 +23,9 @@
 namespace topocoll {
 namespace {
 
-using ::testing::EndsWith;
 using testing::kSanitized;
 using testing::run_ranks;
+using ::testing::StartsWith;
 
 /// Messages repeat the elements of one period, so that the reference is evaluated for that alone.
 /// It is a prime: a piece from elsewhere in the message, which lies a multiple of 64 bytes away,
@@ -376,8 +376,9 @@ TEST_P(Collective, UnevenCountsThatDisagreeAreAMismatch) {
     EXPECT_EQ(s.cause(), Cause::kMismatch) << s.to_string();
     EXPECT_EQ(s.culprit(), 0);
     EXPECT_EQ(s.operation(), fmt::format("all_to_all_v(i32 x {})", 2 * comm.size()));
-    EXPECT_THAT(s.text(), EndsWith(fmt::format("rank {} has 2 elements for rank 0, which expects 3",
-                                               comm.size() - 1)));
+    EXPECT_THAT(s.text(),
+                StartsWith(fmt::format("rank {} has 2 elements for rank 0, which expects 3",
+                                       comm.size() - 1)));
   });
 }
 
@@ -400,10 +401,10 @@ TEST_P(Collective, ARootWithOtherCountsIsAMismatch) {
       EXPECT_EQ(s.culprit(), comm.size() - 1);
       EXPECT_THAT(
           s.text(),
-          EndsWith(gathers ? fmt::format("rank {} has 2 elements for rank 0, which expects 3",
-                                         comm.size() - 1)
-                           : fmt::format("rank 0 has 3 elements for rank {}, which expects 2",
-                                         comm.size() - 1)));
+          StartsWith(gathers ? fmt::format("rank {} has 2 elements for rank 0, which expects 3",
+                                           comm.size() - 1)
+                             : fmt::format("rank 0 has 3 elements for rank {}, which expects 2",
+                                           comm.size() - 1)));
     });
   }
 }

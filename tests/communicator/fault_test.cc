@@ -226,6 +226,46 @@ TEST(Fault, TheRankThatDiffersFromMostIsToBlame) {
   });
 }
 
+TEST(Fault, WhoseCountsDifferFromThoseOfManyIsToBlame) {
+  testing::run_ranks(4, [](Communicator& comm) {
+    std::int32_t in[32] = {}, out[32] = {};
+    const std::size_t count = comm.rank() == 0 ? 5 : 4;
+    const Status s = comm.all_to_all(in, out, count, DataType::kI32);
+    EXPECT_EQ(s.cause(), Cause::kMismatch) << s.to_string();
+    EXPECT_EQ(s.culprits(), std::vector<int>{0});
+    EXPECT_EQ(s.text(),
+              "rank 0 called all_to_all(i32 x 5), ranks 1, 2, 3 called all_to_all(i32 x 4)");
+  });
+  testing::run_ranks(4, [](Communicator& comm) {
+    std::int32_t in[32] = {}, out[32] = {};
+    std::vector<ConstBlock> to;
+    std::vector<Block> from;
+    for (int r = 0; r < 4; ++r) {
+      to.push_back({in, comm.rank() == 2 && r != 2 ? 1u : 2u});
+      from.push_back({out + 4 * r, 2});
+    }
+    const Status s = comm.all_to_all_v(to, from, DataType::kI32);
+    EXPECT_EQ(s.cause(), Cause::kMismatch) << s.to_string();
+    EXPECT_EQ(s.culprits(), std::vector<int>{2});
+    EXPECT_EQ(s.text(),
+              "rank 2 has 1 element for rank 0, which expects 2 (ranks 0, 1, 3 called "
+              "all_to_all_v(i32 x 8), "
+              "rank 2 called all_to_all_v(i32 x 5))");
+  });
+}
+
+TEST(Fault, AListOfOneRankAloneIsNamedAsOne) {
+  testing::run_ranks(3, [](Communicator& comm) {
+    std::int32_t in[4] = {}, out[16] = {};
+    std::vector<Block> from = {{out, 1}, {out + 1, 3}, {out + 4, 2}};
+    const Status s = comm.rank() == 2 ? comm.all_gather_v({in, 2}, from, DataType::kI32)
+                                      : comm.all_gather(in, out, 2, DataType::kI32);
+    EXPECT_EQ(s.cause(), Cause::kMismatch) << s.to_string();
+    EXPECT_EQ(s.text(),
+              "ranks 0, 1 called all_gather(i32 x 2), rank 2 called all_gather_v(i32 x 6)");
+  });
+}
+
 TEST(Fault, AForkedChildIsRefusedAndItsParentUnharmed) {
   TOPOCOLL_FORKS_RANKS();
   testing::run_ranks(2, [](Communicator& comm) {

@@ -138,6 +138,8 @@ Operation Announcements::call(int rank) const {
   op.reduction.factor = d.factor;
   op.root = d.root;
   op.count = static_cast<std::size_t>(d.count);
+  if (d.counts_hash != 0)
+    op.out_blocks = {{nullptr, op.count}};  // a list, of which the sum is known
   if (!lists_counts(rank)) return op;
   for (int q = 0; q < ranks_; ++q) {
     const std::size_t first = counts(rank)[q];
@@ -187,37 +189,71 @@ bool all_agree(const Announcements& all, int ranks) {
   return true;
 }
 
-std::optional<CountMismatch> compare_all_to_all(const Announcements& all, int ranks) {
-  bool lists = false;
-  for (int r = 0; r < ranks; ++r) lists |= all.lists_counts(r);
-  const int senders = lists ? ranks : 1;  // without lists rank 0's count stands for all
+/// All pairs that differ; each names the rank to blame if it is the only one.
+std::vector<CountMismatch> differing_pairs(const Announcements& all, int ranks) {
+  std::vector<CountMismatch> pairs;
   for (int to = 0; to < ranks; ++to) {
-    for (int from = 0; from < senders; ++from) {
+    for (int from = 0; from < ranks; ++from) {
       const std::uint64_t sent = all.sends(from, to), expected = all.expects(to, from);
-      if (sent != expected) return CountMismatch{to, from, to, sent, expected};
+      if (sent != expected) pairs.push_back({to, from, to, sent, expected});
     }
   }
-  return std::nullopt;
+  return pairs;
 }
 
-std::optional<CountMismatch> compare_with_root(const Announcements& all, int ranks) {
+std::vector<CountMismatch> pairs_that_differ_from_root(const Announcements& all, int ranks) {
   const shm::Descriptor& call = all.descriptor(0);
-  const bool gathers = call.kind == CollectiveKind::kGather;
+  std::vector<CountMismatch> pairs;
   for (int r = 0; r < ranks; ++r) {
     const std::uint64_t own = all.own(r), at_root = all.at_root(call.root, r);
     if (own == at_root) continue;
-    return gathers ? CountMismatch{r, r, call.root, own, at_root}
-                   : CountMismatch{r, call.root, r, at_root, own};
+    pairs.push_back(call.kind == CollectiveKind::kGather
+                        ? CountMismatch{r, r, call.root, own, at_root}
+                        : CountMismatch{r, call.root, r, at_root, own});
   }
-  return std::nullopt;
+  return pairs;
+}
+
+bool concerns(const CountMismatch& pair, int rank) { return pair.from == rank || pair.to == rank; }
+
+/// Who is in most of the pairs is to blame: whose lists are wrong differs from many.
+CountMismatch blame(const std::vector<CountMismatch>& pairs, int ranks) {
+  const auto pairs_of = [&](int rank) {
+    return std::count_if(pairs.begin(), pairs.end(),
+                         [&](auto& pair) { return concerns(pair, rank); });
+  };
+  int culprit = pairs.front().culprit;
+  for (int r = 0; r < ranks; ++r) {
+    if (pairs_of(r) > pairs_of(culprit)) culprit = r;
+  }
+  CountMismatch first = *std::find_if(pairs.begin(), pairs.end(),
+                                      [&](auto& pair) { return concerns(pair, culprit); });
+  first.culprit = culprit;
+  return first;
+}
+
+bool any_lists_counts(const Announcements& all, int ranks) {
+  for (int r = 0; r < ranks; ++r) {
+    if (all.lists_counts(r)) return true;
+  }
+  return false;
 }
 
 /// Of announcements that agree in all but counts by pair.
 std::optional<CountMismatch> compare_counts(const Announcements& all, int ranks) {
   const CollectiveKind kind = all.descriptor(0).kind;
   if (!pairwise(kind)) return std::nullopt;
-  return kind == CollectiveKind::kAllToAll ? compare_all_to_all(all, ranks)
-                                           : compare_with_root(all, ranks);
+  if (kind != CollectiveKind::kAllToAll) {
+    const auto pairs = pairs_that_differ_from_root(all, ranks);
+    return pairs.empty() ? std::nullopt : std::optional(blame(pairs, ranks));
+  }
+  if (!any_lists_counts(all, ranks)) {  // the usual case, and one that needs no look at every pair
+    int r = 1;
+    while (r < ranks && all.own(r) == all.own(0)) ++r;
+    if (r >= ranks) return std::nullopt;
+  }
+  const auto pairs = differing_pairs(all, ranks);
+  return pairs.empty() ? std::nullopt : std::optional(blame(pairs, ranks));
 }
 
 }  // namespace
@@ -231,7 +267,8 @@ int find_mismatch(const Context& context, std::uint64_t seq) {
 
 std::optional<CountMismatch> find_count_mismatch(const Context& context, std::uint64_t seq) {
   const Announcements all(context, seq);
-  return all_agree(all, context.ranks) ? compare_counts(all, context.ranks) : std::nullopt;
+  const bool listed = all_agree(all, context.ranks) && any_lists_counts(all, context.ranks);
+  return listed ? compare_counts(all, context.ranks) : std::nullopt;
 }
 
 }  // namespace topocoll

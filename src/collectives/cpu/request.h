@@ -56,7 +56,8 @@ struct CountMismatch {
   std::uint64_t sent = 0;  ///< elements
   std::uint64_t expected = 0;
 };
-/// The first such pair, where the announcements agree in all else.
+/// The first such pair of the rank to blame, where ranks list counts and the announcements agree in
+/// all else.
 std::optional<CountMismatch> find_count_mismatch(const Context& context, std::uint64_t seq);
 
 /// Reads the announcements of an operation that all ranks have entered.
