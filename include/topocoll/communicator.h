@@ -56,6 +56,9 @@ struct CommunicatorOptions {
   std::optional<CommitMode> commit;
   /// Anything that must be equal on all ranks, e.g. "torch 2.11"; compared at creation.
   std::string build_tag;
+  /// Where the group is a part of a job: the job's rank of each of its ranks, the same on all of
+  /// them. Errors then name both. Empty: the group is the job.
+  std::vector<int> job_ranks;
 };
 
 /// An operation in flight. Thread rule: any thread.

@@ -44,6 +44,10 @@ std::shared_ptr<Communicator> connect(c10::intrusive_ptr<c10d::Store> store, int
   wanted.timeout = options.timeout;
   wanted.commit = options.commit;
   wanted.build_tag = build_tag;
+  const auto& global = options.global_ranks_in_group;
+  if (global.size() == static_cast<std::size_t>(size)) {
+    wanted.job_ranks.assign(global.begin(), global.end());
+  }
   auto made = Communicator::create(wanted);
   raise_if_failed(made.status());
   return std::move(made.value());

@@ -54,6 +54,10 @@ Status check(const CommunicatorOptions& o) {
   if (o.rank < 0 || o.rank >= o.size) {
     return Status(Cause::kInvalidArgument, fmt::format("rank {} is not in a group of {}", o.rank, o.size));
   }
+  if (!o.job_ranks.empty() && o.job_ranks.size() != static_cast<std::size_t>(o.size)) {
+    return Status(Cause::kInvalidArgument, fmt::format("job_ranks names {} ranks, the group has {}",
+                                                       o.job_ranks.size(), o.size));
+  }
   if (o.size > shm::kMaxRanks) {
     return Status(Cause::kUnsupported, fmt::format("{} ranks on one host: 1 to {} are supported", o.size,
                                                    shm::kMaxRanks));

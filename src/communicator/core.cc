@@ -1,11 +1,12 @@
 #include "communicator/core.h"
 
-#include <algorithm>
-#include <array>
-#include <utility>
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <utility>
 
 #include "base/log.h"
 #include "communicator/validate.h"
@@ -39,17 +40,32 @@ std::vector<CopyCandidate> copy_candidates(ShmCopy option) {
   return all;
 }
 
+/// As given; empty if the group's ranks are the job's.
+std::vector<int> part_of_job(std::vector<int> job_ranks) {
+  std::vector<int> same(job_ranks.size());
+  std::iota(same.begin(), same.end(), 0);
+  if (job_ranks == same) job_ranks.clear();
+  return job_ranks;
+}
+
 }  // namespace
 
 Core::Core(Os& os, const CommunicatorOptions& options, const Options& settings, CommitMode mode,
            Assembly assembly)
-    : os_(os), assembly_(std::move(assembly)), settings_(settings),
-      strict_(mode == CommitMode::kStrict), fork_generation_(fork_generation()),
-      own_rank_(options.rank), timeout_ms_(options.timeout.count()),
+    : os_(os),
+      assembly_(std::move(assembly)),
+      settings_(settings),
+      strict_(mode == CommitMode::kStrict),
+      fork_generation_(fork_generation()),
+      own_rank_(options.rank),
+      job_ranks_(part_of_job(options.job_ranks)),
+      timeout_ms_(options.timeout.count()),
       context_(os, assembly_.segment, options.rank),
       sleepy_waiter_(os, assembly_.segment, options.rank, {.spin = 0, .yields = 0}),
-      collectives_(context_), transport_(os, assembly_.segment, options.rank),
-      messages_(os, transport_, options.rank, options.size), outcome_(options.size) {}
+      collectives_(context_),
+      transport_(os, assembly_.segment, options.rank),
+      messages_(os, transport_, options.rank, options.size),
+      outcome_(options.size) {}
 
 Core::~Core() {
   if (fork_generation_ == fork_generation()) return;

@@ -98,6 +98,7 @@ class Core : public std::enable_shared_from_this<Core> {
   Status fail_start(const FaultEvent& fault);
   [[nodiscard]] Status make_final_status(const Verdict& verdict) const;
   [[nodiscard]] std::string explain(const Verdict& verdict) const;
+  [[nodiscard]] std::string ranks_of_job(const std::vector<int>& ranks) const;
   [[nodiscard]] std::string describe_entered(int rank, std::uint64_t seq) const;
   void set_reason(const std::string& text);
   [[nodiscard]] std::string reason_of(int rank) const;
@@ -109,6 +110,7 @@ class Core : public std::enable_shared_from_this<Core> {
   const bool strict_;
   const std::uint32_t fork_generation_;
   const int own_rank_;
+  const std::vector<int> job_ranks_;  ///< of the group's ranks; empty where they are the same
   bool oversubscribed_ = false;  ///< more ranks than cores that any of them may use
   std::atomic<std::int64_t> timeout_ms_;
   Context context_;

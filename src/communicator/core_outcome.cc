@@ -82,7 +82,16 @@ Status Core::make_final_status(const Verdict& verdict) const {
   std::string operation;
   for (int r = 0; r < size() && operation.empty(); ++r) operation = describe_entered(r, seq);
   return Status::operation(verdict.cause, verdict.culprits, assembly_.epoch, seq,
-                           std::move(operation), explain(verdict));
+                           std::move(operation), explain(verdict) + ranks_of_job(verdict.culprits));
+}
+
+/// Where the group is a part of a job: who its `ranks` are there.
+std::string Core::ranks_of_job(const std::vector<int>& ranks) const {
+  if (job_ranks_.empty() || ranks.empty()) return "";
+  std::vector<int> there;
+  for (const int r : ranks) there.push_back(job_ranks_[static_cast<std::size_t>(r)]);
+  return fmt::format(" ({} of this group {} {} of the job)", rank_list(ranks),
+                     ranks.size() == 1 ? "is" : "are", rank_list(there));
 }
 
 /// The announcement of `rank` for operation `seq`, in words; empty if it made none. Only after the freeze.

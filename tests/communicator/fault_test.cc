@@ -266,6 +266,41 @@ TEST(Fault, AListOfOneRankAloneIsNamedAsOne) {
   });
 }
 
+TEST(Fault, ErrorsOfAPartOfAJobNameTheJobsRanksToo) {
+  const auto error_of = [](std::vector<int> job_ranks) {
+    auto store = make_memory_store();
+    std::vector<Status> ended(2);
+    std::vector<std::thread> threads;
+    for (int r = 0; r < 2; ++r) {
+      threads.emplace_back([&, r] {
+        CommunicatorOptions o;
+        o.rank = r;
+        o.size = 2;
+        o.store = store;
+        o.job_ranks = job_ranks;
+        auto made = Communicator::create(o);
+        if (!made.ok()) {
+          ended[static_cast<std::size_t>(r)] = made.status();
+        } else {
+          if (r == 1) (*made)->abort("enough");
+          ended[static_cast<std::size_t>(r)] = (*made)->barrier();
+        }
+      });
+    }
+    for (std::thread& t : threads) t.join();
+    EXPECT_EQ(ended[0].text(), ended[1].text());
+    EXPECT_EQ(ended[0].cause(), ended[1].cause());
+    return ended[0];
+  };
+  const std::string plain = "rank 1 aborted: enough";
+  EXPECT_EQ(error_of({}).text(), plain);
+  EXPECT_EQ(error_of({0, 1}).text(), plain) << "the group is the job";
+  const Status part = error_of({4, 7});
+  EXPECT_EQ(part.text(), plain + " (rank 1 of this group is rank 7 of the job)");
+  EXPECT_EQ(part.culprits(), std::vector<int>{1});
+  EXPECT_EQ(error_of({4}).cause(), Cause::kInvalidArgument);
+}
+
 TEST(Fault, AForkedChildIsRefusedAndItsParentUnharmed) {
   TOPOCOLL_FORKS_RANKS();
   testing::run_ranks(2, [](Communicator& comm) {

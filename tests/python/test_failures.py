@@ -6,6 +6,7 @@ import datetime
 import os
 import signal
 import sys
+import threading
 import time
 from typing import Any
 
@@ -255,8 +256,6 @@ def test_abort_wakes_everybody() -> None:
 
 
 def _abort_from_a_thread(job: Job) -> None:
-    import threading
-
     if job.rank == 1:
         time.sleep(1.5)
         return
@@ -269,6 +268,25 @@ def _abort_from_a_thread(job: Job) -> None:
 
 def test_abort_from_another_thread() -> None:
     run(2, _abort_from_a_thread)[0].get()
+
+
+def _dies_in_a_part_of_the_job(job: Job) -> None:
+    part = dist.new_group([1, 2])
+    if job.rank == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if job.rank == 1:
+        with raises("peer_died") as caught:
+            dist.all_reduce(torch.ones(1), group=part)
+        assert caught[0].culprits == (1,)
+        assert "(rank 1 of this group is rank 2 of the job)" in str(caught[0])
+    with raises("peer_died") as caught:
+        dist.all_reduce(torch.ones(1))
+    assert caught[0].culprits == (2,) and "of the job" not in str(caught[0])
+
+
+def test_errors_of_a_part_of_the_job_name_the_jobs_ranks_too() -> None:
+    for outcome in run(3, _dies_in_a_part_of_the_job)[:2]:
+        outcome.get()
 
 
 def _futures(job: Job) -> None:
