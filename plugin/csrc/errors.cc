@@ -9,9 +9,9 @@ namespace {
 
 // torch's translators restore a python_error as it is: this holds on every way out of C++, from pybind11's
 // functions to the autograd engine, which know no other exception that could carry attributes.
-class CollectiveException final : public python_error {
+class PythonException final : public python_error {
  public:
-  explicit CollectiveException(py::object instance, std::string text) {
+  PythonException(py::object instance, std::string text) {
     type = py::type::of(instance).release().ptr();
     value = instance.release().ptr();
     message = std::move(text);
@@ -26,6 +26,11 @@ py::object error_object(const Status& status) {
              py::arg("cause") = std::string(name(status.cause())), py::arg("culprit") = culprit,
              py::arg("culprits") = py::tuple(py::cast(status.culprits())),
              py::arg("epoch") = status.epoch(), py::arg("seq") = status.seq());
+}
+
+// What Python raised instead; needs the GIL.
+std::exception_ptr as_raised(const py::error_already_set& error) {
+  return std::make_exception_ptr(PythonException(error.value(), error.what()));
 }
 
 std::exception_ptr plain_exception(const Status& status) {
@@ -59,7 +64,7 @@ void register_error_translation() {
   py::register_exception_translator([](std::exception_ptr exception) {
     try {
       std::rethrow_exception(std::move(exception));
-    } catch (CollectiveException& error) {
+    } catch (PythonException& error) {
       error.restore();
     }
   });
@@ -71,9 +76,18 @@ std::exception_ptr exception_for(const Status& status) {
   }
   const py::gil_scoped_acquire gil;
   try {
-    return std::make_exception_ptr(CollectiveException(error_object(status), status.to_string()));
-  } catch (const py::error_already_set&) {
-    return plain_exception(status);
+    // The handler of a signal that came meanwhile may raise, as Ctrl-C's does. It would run inside
+    // of error_object() otherwise. Nothing is lost: the group raises its error again.
+    if (PyErr_CheckSignals() != 0) {
+      throw py::error_already_set();
+    }
+  } catch (const py::error_already_set& error) {
+    return as_raised(error);
+  }
+  try {
+    return std::make_exception_ptr(PythonException(error_object(status), status.to_string()));
+  } catch (const py::error_already_set& error) {
+    return error.matches(PyExc_Exception) ? plain_exception(status) : as_raised(error);
   }
 }
 

@@ -16,8 +16,9 @@ namespace topocoll::plugin {
 /// pybind11 bound, here and in torch. Call once, when the module is loaded.
 void register_error_translation();
 
-/// The exception that stands for `status`, to be thrown or to be put into a Future; it may be rethrown
-/// any number of times.
+/// The exception that stands for `status`, to be thrown or to be put into a Future; it may be
+/// rethrown any number of times. In the main thread the handlers of signals that came meanwhile run
+/// first; what one of them raises (KeyboardInterrupt) takes the place.
 std::exception_ptr exception_for(const Status& status);
 
 [[noreturn]] void raise(const Status& status);

@@ -157,6 +157,23 @@ def test_an_exception_in_one_rank_reaches_the_other(tmp_path: pathlib.Path) -> N
     assert done[1].stdout.startswith("aborted (0,)") and "ValueError: the data are bad" in done[1].stdout
 
 
+def test_ctrl_c_in_one_rank_reaches_the_other(tmp_path: pathlib.Path) -> None:
+    done = _programs(
+        tmp_path,
+        """
+        dist.barrier()
+        if rank == 0:
+            raise KeyboardInterrupt
+        try:
+            dist.all_reduce(torch.ones(1))
+        except dist.DistBackendError as error:
+            print(error.cause, error.culprits, error)
+        """,
+    )
+    assert done[1].returncode == 0, done[1].stderr
+    assert done[1].stdout.startswith("aborted (0,)") and "KeyboardInterrupt" in done[1].stdout
+
+
 def test_sys_exit_in_one_rank(tmp_path: pathlib.Path) -> None:
     done = _programs(
         tmp_path,

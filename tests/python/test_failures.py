@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from harness import Job, backend, describe, raises, results, run
+from harness import Job, backend, describe, raises, results, run, until
 
 
 def _mismatch(job: Job, kind: str) -> tuple[Any, ...]:
@@ -268,6 +269,40 @@ def _abort_from_a_thread(job: Job) -> None:
 
 def test_abort_from_another_thread() -> None:
     run(2, _abort_from_a_thread)[0].get()
+
+
+def _interrupted(job: Job) -> None:
+    if job.rank == 1:
+        with raises("aborted"):
+            dist.recv(torch.ones(1), src=0)
+        return
+    main = threading.main_thread()
+    reader, writer = socket.socketpair()
+    writer.setblocking(False)
+
+    def interrupt() -> None:
+        until(lambda: sys._current_frames()[main.ident].f_code.co_name == "all_reduce")
+        signal.pthread_kill(main.ident, signal.SIGINT)
+        reader.recv(1)  # the signal has come; Python will see to it when it runs again
+        dist.distributed_c10d._abort_process_group()
+
+    with reader, writer:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.set_wakeup_fd(writer.fileno())
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                dist.all_reduce(torch.ones(1))
+        finally:
+            signal.set_wakeup_fd(-1)
+            thread.join()
+
+
+def test_ctrl_c_while_an_operation_fails() -> None:
+    """The user gets his KeyboardInterrupt, and no exception without the error's attributes in its place."""
+    for outcome in run(2, _interrupted):
+        outcome.get()
 
 
 def _dies_in_a_part_of_the_job(job: Job) -> None:

@@ -168,8 +168,11 @@ def _leave(loaded: ModuleType) -> None:
     """At exit: delivers what was sent, or tells the other ranks why this one ends. May be called twice."""
     error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     reason = ""
-    if isinstance(error, Exception):
-        text = " ".join(str(error).split())[:200]
+    if isinstance(error, BaseException):
+        try:
+            text = " ".join(str(error).split())[:200]
+        except Exception:  # a class of the user's that cannot be printed
+            text = ""
         reason = f"it ended with {type(error).__name__}" + (f": {text}" if text else "")
     loaded.leave_all(reason)
     loaded.stop_callbacks()
