@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "base/fd.h"
+#include "base/regular_file.h"
 
 namespace topocoll {
 namespace {
@@ -77,18 +78,7 @@ Result<std::string> read_private_file(const std::string& path, std::size_t max_b
   if (::fstat(file.get(), &facts) != 0) return failure(path, errno);
   if (!S_ISREG(facts.st_mode)) return Status(Cause::kSystem, path + ": is no regular file");
   if (Status s = check_owner(path, facts); !s.ok()) return s;
-  std::string text;
-  char chunk[64 * 1024];
-  for (;;) {
-    const ssize_t n = ::read(file.get(), chunk, sizeof chunk);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return failure(path, errno);
-    if (n == 0) return text;
-    text.append(chunk, static_cast<std::size_t>(n));
-    if (text.size() > max_bytes) {
-      return Status(Cause::kResource, fmt::format("{}: larger than {} bytes", path, max_bytes));
-    }
-  }
+  return read_rest(file, path, max_bytes);
 }
 
 Status write_private_file(const std::string& directory, const std::string& name,

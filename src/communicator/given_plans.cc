@@ -4,11 +4,10 @@
 
 #include <cerrno>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
-#include <memory>
 
 #include "base/hash.h"
+#include "base/regular_file.h"
 #include "topocoll/planning.h"
 #include "topocoll/probe.h"
 #include "topocoll/topology.h"
@@ -17,26 +16,6 @@ namespace topocoll {
 namespace {
 
 constexpr std::size_t kMaxFileBytes = std::size_t{64} << 20;
-
-struct CloseFile {
-  void operator()(std::FILE* file) const { std::fclose(file); }
-};
-
-Result<std::string> read_file(const std::string& path) {
-  const std::unique_ptr<std::FILE, CloseFile> file(std::fopen(path.c_str(), "rbe"));
-  std::string text;
-  if (file != nullptr) {
-    char part[64 * 1024];
-    while (const std::size_t got = std::fread(part, 1, sizeof part, file.get())) {
-      text.append(part, got);
-      if (text.size() > kMaxFileBytes) {
-        return Status(Cause::kResource, fmt::format("{} has more than {} bytes", path, kMaxFileBytes));
-      }
-    }
-    if (std::ferror(file.get()) == 0) return text;
-  }
-  return Status(Cause::kSystem, fmt::format("{}: {}", path, std::strerror(errno)));
-}
 
 /// "((0+1)+2)" for three ranks.
 std::string rank_order(int ranks) {
@@ -110,7 +89,7 @@ Result<GivenPlans> read_given_plans(const std::string& files, int ranks, bool re
     at = end + 1;
     const auto refuse = [&path](const Status& s) { return s.annotated("TOPOCOLL_PLAN: " + path); };
     if (path.empty()) continue;
-    auto text = read_file(path);
+    auto text = read_regular_file(path, kMaxFileBytes);
     if (!text.ok()) return text.status().annotated("TOPOCOLL_PLAN");
     auto plan = plan_from_json(*text);
     if (!plan.ok()) return refuse(plan.status());

@@ -24,7 +24,7 @@ TEST(PrivateFile, ComesBackAndReplacesItsPredecessor) {
     EXPECT_EQ(read_private_file(path, 1 << 20).value(), text);
   }
   ASSERT_TRUE(write_private_file(directory, "name", "123456").ok());
-  EXPECT_EQ(read_private_file(path, 5).status().text(), path + ": larger than 5 bytes");
+  EXPECT_EQ(read_private_file(path, 5).status().text(), path + ": larger than 5 B");
   fs::create_directory(directory + "/folder");
   EXPECT_FALSE(read_private_file(directory + "/folder", 5).ok());
   EXPECT_FALSE(write_private_file(directory, "folder", "x").ok());
