@@ -113,6 +113,10 @@ std::string render_json(const Arguments& a, const std::vector<RankInfo>& ranks,
 JsonReport::JsonReport(std::unique_ptr<std::FILE, Close> file, std::string path)
     : file_(std::move(file)), path_(std::move(path)), start_time_(time_stamp()) {}
 
+JsonReport::~JsonReport() {
+  if (file_ != nullptr) std::remove(path_.c_str());
+}
+
 Result<JsonReport> JsonReport::open(const std::string& path) {
   std::string candidate = path;
   for (int n = 1;; ++n) {

@@ -20,6 +20,11 @@ class JsonReport {
   /// Makes `path`, or `path`.1 and so on where that exists: nothing is overwritten.
   static Result<JsonReport> open(const std::string& path);
 
+  JsonReport(JsonReport&&) = default;
+  JsonReport& operator=(JsonReport&&) = delete;
+  /// Removes the file unless it has been written whole.
+  ~JsonReport();
+
   [[nodiscard]] const std::string& path() const { return path_; }
   /// Writes everything and closes the file.
   Status finish(const Arguments& arguments, const std::vector<RankInfo>& ranks,

@@ -96,6 +96,14 @@ class Recorder {
       return Status(Cause::kSystem,
                     fmt::format("{}: {}", to_, error ? error.message() : "exists already"));
     }
+    copy_all();
+    // What is left of a recording would be taken for a smaller machine.
+    if (!ok()) fs::remove_all(to_, error);
+    return status_;
+  }
+
+ private:
+  void copy_all() {
     for (const char* file : kFiles) copy_file(file, file);
     for (const char* tree : kTrees) copy_tree(tree, 0);
     // Links of /sys/bus and /sys/class lead to here; only what they lead to is needed.
@@ -114,10 +122,8 @@ class Recorder {
         write(fmt::format("{}/{}", kRecordedGpus, gpu.bdf), text);
       }
     }
-    return status_;
   }
 
- private:
   [[nodiscard]] bool ok() const { return status_.ok(); }
 
   void fail(const std::string& path) {

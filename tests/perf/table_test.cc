@@ -179,9 +179,21 @@ TEST(PerfJson, NeverOverwritesAFile) {
   EXPECT_EQ(first->path(), path);
   EXPECT_EQ(second->path(), path + ".1");
   EXPECT_TRUE(first->finish({}, {}, {}, {}, {}).ok());
+  EXPECT_EQ(::access(path.c_str(), R_OK), 0);
   ::unlink(path.c_str());
   ::unlink((path + ".1").c_str());
   EXPECT_FALSE(JsonReport::open("/no/such/folder/x.json").ok());
+}
+
+TEST(PerfJson, AReportThatWasNotWrittenLeavesNoFile) {
+  const std::string path =
+      ::testing::TempDir() + "/coll_perf_unfinished_" + std::to_string(::getpid()) + ".json";
+  {
+    auto report = JsonReport::open(path);
+    ASSERT_TRUE(report.ok());
+    EXPECT_EQ(::access(path.c_str(), F_OK), 0);
+  }
+  EXPECT_NE(::access(path.c_str(), F_OK), 0);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "base/cuda/nvml.h"
+#include "support/temporary_directory.h"
 #include "topocoll/findings.h"
 #include "topocoll/topology_formats.h"
 #include "topology/gpu_facts.h"
@@ -259,6 +260,14 @@ TEST_F(Sysfs, ARecordingTellsTheSameAsTheMachine) {
     differences += render_text(std::vector<TopologyDifference>{d});
   }
   EXPECT_EQ(differences, "");
+}
+
+TEST_F(Sysfs, ARecordingThatCannotBeFinishedLeavesNothing) {
+  testing::TemporaryDirectory small;
+  if (!small.mount_tmpfs(64 << 10)) GTEST_SKIP() << "mounting a tmpfs needs root";
+  const std::string copy = small.path() + "/copy";
+  EXPECT_THAT(record_topology(copy).text(), HasSubstr("No space left"));
+  EXPECT_FALSE(fs::exists(copy)) << "it would be read as a smaller machine";
 }
 
 TEST_F(Sysfs, ARecordingNamesNobody) {
