@@ -133,18 +133,22 @@ std::vector<std::size_t> split_counts(const at::Tensor& tensor, const std::vecto
     }
     return std::vector<std::size_t>(ranks, static_cast<std::size_t>(tensor.numel() / n));
   }
-  require(splits.size() == ranks, operation, "the number of splits is not the group's size");
-  require(std::all_of(splits.begin(), splits.end(), [](std::int64_t s) { return s >= 0; }), operation,
-          "a negative split");
-  std::int64_t sum = 0;
+  if (splits.size() != ranks) {
+    raise_invalid(operation, std::to_string(splits.size()) + " splits for a group of " +
+                                 std::to_string(ranks) + " ranks");
+  }
+  std::int64_t left = rows;  // and no sum, which could wrap
   std::vector<std::size_t> counts;
   for (const std::int64_t split : splits) {
-    sum += split;
+    left = split < 0 || split > left ? -1 : left - split;
+    if (left < 0) {
+      break;
+    }
     counts.push_back(rows == 0 ? 0 : static_cast<std::size_t>(split * (tensor.numel() / rows)));
   }
-  if (sum != rows) {
-    raise_invalid(operation, "the splits add up to " + std::to_string(sum) + ", the first dimension is " +
-                                 std::to_string(rows));
+  if (left != 0) {
+    raise_invalid(operation, c10::str("the splits ", c10::ArrayRef<std::int64_t>(splits),
+                                      " do not add up to the first dimension, which is ", rows));
   }
   return counts;
 }
@@ -369,8 +373,11 @@ WorkPtr TopocollBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
   const auto sent = split_counts(input, input_splits, ranks(), kName.plain());
   const auto received = split_counts(output, output_splits, ranks(), kName.plain());
   const auto own = static_cast<std::size_t>(rank_);
-  require(sent[own] == received[own], kName.plain(),
-          "this rank's part for itself differs in size between input and output");
+  if (sent[own] != received[own]) {
+    raise_invalid(kName.plain(), "this rank's part for itself has " + std::to_string(sent[own]) +
+                                     " elements in the input and " + std::to_string(received[own]) +
+                                     " in the output");
+  }
   Operation& operation = call.add(CollectiveKind::kAllToAll, opts.timeout);
   call.set_moved_type(operation, input);
   const auto* in = static_cast<const char*>(call.input(input, overlap(input, {&output, 1})));

@@ -257,8 +257,11 @@ def _local_errors(job: Job) -> None:
         dist.reduce_scatter_tensor(torch.empty(4), torch.empty(3))
     with raises("invalid_argument", "does not divide"):
         dist.all_to_all_single(torch.empty(n + 1), torch.empty(n + 1))
-    with raises("invalid_argument", "add up to"):
+    with raises("invalid_argument", "do not add up to"):
         dist.all_to_all_single(torch.empty(4), torch.empty(4), [1] * n, [1] * n)
+    with raises("invalid_argument", "do not add up to"):
+        wraps = [2**63 - 1, 2**63 - 1, 6]  # 4 in 64 bits
+        dist.all_to_all_single(torch.empty(4), torch.empty(4), wraps, wraps)
     with raises(Exception, "(?i)type"):
         dist.all_gather_into_tensor(torch.empty(4 * n, dtype=torch.int32), one)
     with raises(Exception, "(?i)type"):
@@ -288,7 +291,7 @@ def _local_errors(job: Job) -> None:
 
 def test_wrong_arguments_fail_here_and_now_and_leave_the_group_alone() -> None:
     """Row 7."""
-    results(2, _local_errors)
+    results(3, _local_errors)
 
 
 def _rooted(kind: type, root: int) -> Any:
