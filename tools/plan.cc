@@ -180,9 +180,9 @@ Text make(const PlanRequest& request, bool in_words) {
   if (request.json) return to_json(*report);
   if (in_words) return explain(*report);
   return fmt::format(
-      "{} on {} ranks: {} {:.4g} GB/s, bound {:.4g} ({}), {:.1f} %{}\n{}\n", name(report->kind),
-      report->ranks.size(), report->algorithm, report->plan_gbps, report->bound_gbps, report->bound,
-      100 * report->plan_gbps / report->bound_gbps,
+      "{} on {} ranks: {} {:.4g} GB/s, bound {}, {:.1f} %{}\n{}\n", name(report->kind),
+      report->ranks.size(), report->algorithm, report->plan_gbps,
+      bound_text(report->bound_gbps, report->bound), 100 * report->plan_gbps / report->bound_gbps,
       report->bottleneck.empty() ? "" : "; limited by " + report->bottleneck, unit_words(*report));
 }
 

@@ -31,9 +31,9 @@ Result<ClusterReport> planned(const PlanRequest& request) {
 
 std::string summary(const ClusterReport& report) {
   return fmt::format(
-      "{} on {} nodes, {} ranks: {} {:.4g} GB/s, bound {:.4g} ({}), {:.1f} %; limited by {}\n{}\n",
+      "{} on {} nodes, {} ranks: {} {:.4g} GB/s, bound {}, {:.1f} %; limited by {}\n{}\n",
       name(report.kind), report.nodes, report.ranks, report.algorithm, report.plan_gbps,
-      report.bound_gbps, report.bound, 100 * report.plan_gbps / report.bound_gbps,
+      bound_text(report.bound_gbps, report.bound), 100 * report.plan_gbps / report.bound_gbps,
       report.bottleneck, unit_words(report));
 }
 
@@ -119,9 +119,9 @@ Text simulate_cluster_plan(const PlanRequest& request) {
   }
   // Not one algorithm's heading: the rows say which is the fastest where.
   std::string text =
-      fmt::format(
-          "{} on {} nodes, {} ranks, the fastest plan at each size; bound {:.4g} GB/s ({})\n",
-          name(report->kind), report->nodes, report->ranks, report->bound_gbps, report->bound) +
+      fmt::format("{} on {} nodes, {} ranks, the fastest plan at each size; bound {} GB/s\n",
+                  name(report->kind), report->nodes, report->ranks,
+                  bound_text(report->bound_gbps, report->bound)) +
       "costs per message are declared, not measured\n" + prediction_header() +
       "  plan                      busiest link\n";
   for (const ClusterPrediction& p : *predictions) {

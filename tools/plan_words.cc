@@ -50,6 +50,11 @@ std::string exact_size_text(std::uint64_t bytes) {
   return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{} {}iB", bytes, kUnits[unit]);
 }
 
+std::string bound_text(double gbps, const std::string& fraction) {
+  const std::string text = fmt::format("{:.4g}", gbps);
+  return fraction == text ? text : fmt::format("{} ({})", text, fraction);
+}
+
 nlohmann::ordered_json prediction_json(const PlanPrediction& p) {
   return {{"bytes", p.bytes},
           {"windows", p.windows},

@@ -31,6 +31,8 @@ Result<CollectiveKind> kind_of(const std::string& collective,
 Result<std::vector<std::uint64_t>> parse_sizes(const std::vector<std::string>& texts);
 /// "64 KiB" and "1537 KiB": every byte counts, as limits of plans do.
 std::string exact_size_text(std::uint64_t bytes);
+/// "171.4 (1200/7)", and "48" where the fraction says nothing more.
+std::string bound_text(double gbps, const std::string& fraction);
 
 nlohmann::ordered_json prediction_json(const PlanPrediction& p);
 /// The table of predictions: its header, and a line.

@@ -29,6 +29,16 @@
 namespace topocoll::tools {
 namespace {
 
+constexpr const char* kTopoExamples =
+    "Examples:\n"
+    "  topocoll topo show                             this machine\n"
+    "  topocoll topo show --json > node.json          save it\n"
+    "  topocoll topo probe                            measure it\n"
+    "  topocoll topo check                            what is wrong with it, and how to mend that\n"
+    "  topocoll topo diff before.json after.json      what has changed\n"
+    "  topocoll topo import topo.xml                  NCCL's or hwloc's XML as topocoll's JSON\n"
+    "  topocoll topo COMMAND --help                   what each takes";
+
 constexpr const char* kMatrixExamples =
     "  topocoll topo matrix\n"
     "NV# NVLinks, XGMI, C2C; PIX one PCIe switch, PXB several bridges, PHB one host bridge,\n"
@@ -261,6 +271,7 @@ bool any_problem(const std::vector<Finding>& findings) {
 void add_topo(CLI::App& app, TopoRequest& request, std::function<Result<std::string>()>& action) {
   CLI::App* topo = app.add_subcommand("topo", "machines and what connects their parts");
   topo->require_subcommand(1);
+  topo->footer(kTopoExamples);
   const auto add = [&](const char* name, const char* help, const char* examples, auto run,
                        Status (*check)(const TopoRequest&) = check_usage) {
     CLI::App* command = topo->add_subcommand(name, help);

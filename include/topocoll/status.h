@@ -66,7 +66,8 @@ class [[nodiscard]] TOPOCOLL_API Status {
   /// One sentence that says what happened and, where there is one, the fix. Names from files and
   /// peers are for a terminal: control characters other than ends of lines are shown as ?.
   [[nodiscard]] const std::string& text() const noexcept;
-  /// "peer_died: all_reduce(f32 x 1024, sum) number 7 of epoch 1: rank 3 died" and the like.
+  /// "peer_died: all_reduce(f32 x 1024, sum) number 7 of epoch 1: rank 3 died" and the like;
+  /// "before operation number 7 of epoch 1" where no rank had begun it.
   [[nodiscard]] std::string to_string() const;
 
   /// The same status with `prefix` before its text, for callers that know the context.

@@ -160,8 +160,9 @@ void Call::set_reduction(Operation& operation, const at::Tensor& like,
   const auto type = core_type(like.scalar_type());
   const Reduction reduction = core_reduction(op, name.plain());
   if (!type || !is_defined(reduction.op, *type)) {
-    raise_invalid(name.plain(), std::string(topocoll::name(reduction.op)) + " of " +
-                                    c10::toString(like.scalar_type()) + " is not defined");
+    const std::string shown(type ? topocoll::name(*type) : c10::toString(like.scalar_type()));
+    raise_invalid(name.plain(),
+                  std::string(topocoll::name(reduction.op)) + " of " + shown + " is not defined");
   }
   operation.type = *type;
   operation.count = static_cast<std::size_t>(like.numel());

@@ -149,9 +149,10 @@ bool CollectiveWork::wait(std::chrono::milliseconds timeout) {
     }
     const Status waited = timeout.count() > 0 ? pending_->wait(timeout) : pending_->wait();
     if (!pending_->done()) {
-      raise(Status::operation(Cause::kTimeout, {}, waited.epoch(), waited.seq(), waited.operation(),
+      raise(Status::operation(Cause::kTimeout, {}, waited.epoch(), waited.seq(), call_.name.plain(),
                               "Operation timed out! It goes on after these " +
-                                  std::to_string(timeout.count()) + " ms and may be waited for again"));
+                                  std::to_string(timeout.count()) +
+                                  " ms and may be waited for again"));
     }
     complete(pending_->status());
   }

@@ -238,10 +238,11 @@ Status unknown_option(std::string_view name) {
       nearest = known;
     }
   });
+  // One that has more wrong than right letters says nothing of what was meant.
+  const bool alike = 2 * best <= name.size() - std::min(name.size(), kPrefix.size());
+  const std::string guess = alike ? fmt::format("; the nearest that exists is {}", nearest) : "";
   return Status(Cause::kInvalidArgument,
-                fmt::format("unknown option {}; the nearest that exists is {} (`topocoll options` "
-                            "lists them all)",
-                            name, nearest));
+                fmt::format("unknown option {}{} (`topocoll options` lists all)", name, guess));
 }
 
 std::string in_quotes(std::string_view text) {

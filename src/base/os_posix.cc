@@ -124,6 +124,16 @@ int poll_one_by_one(std::vector<pollfd>& polls, TimePoint deadline) {
   }
 }
 
+/// " in /dev/shm" for a file, even one without a name; nothing for memory without a place.
+std::string directory_of(const Fd& fd) {
+  char path[PATH_MAX];
+  const std::string link = fmt::format("/proc/self/fd/{}", fd.get());
+  const ssize_t n = ::readlink(link.c_str(), path, sizeof path);
+  const std::string_view name(path, n < 0 ? 0 : static_cast<std::size_t>(n));
+  if (name.empty() || name.starts_with("/memfd:")) return "";
+  return fmt::format(" in {}", name.substr(0, std::max<std::size_t>(name.rfind('/'), 1)));
+}
+
 class PosixOs final : public Os {
  public:
   TimePoint now() override { return Clock::now(); }
@@ -228,8 +238,8 @@ class PosixOs final : public Os {
       struct statvfs fs {};
       std::string room;
       if (::fstatvfs(fd.get(), &fs) == 0 && fs.f_blocks != 0) {
-        room = fmt::format(" ({} of {} free there)", size_text(fs.f_bavail * fs.f_frsize),
-                           size_text(fs.f_blocks * fs.f_frsize));
+        room = fmt::format(" ({} of {} free{})", size_text(fs.f_bavail * fs.f_frsize),
+                           size_text(fs.f_blocks * fs.f_frsize), directory_of(fd));
       }
       return failure(error,
                      fmt::format("{} needs {} of shared memory{}", what, size_text(bytes), room));

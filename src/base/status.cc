@@ -74,7 +74,7 @@ std::string Status::to_string() const {
   std::string out(name(rep_->cause));
   if (!rep_->operation.empty() || rep_->seq != 0) {
     fmt::format_to(std::back_inserter(out), ": {}",
-                   rep_->operation.empty() ? "operation" : rep_->operation);
+                   rep_->operation.empty() ? "before operation" : rep_->operation);
     if (rep_->seq != 0) {
       fmt::format_to(std::back_inserter(out), " number {} of epoch {}", rep_->seq, rep_->epoch);
     }

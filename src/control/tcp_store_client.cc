@@ -351,7 +351,8 @@ Result<std::shared_ptr<Store>> connect(const std::string& host, std::uint16_t po
     if (Clock::now() + pause >= deadline) {
       return Status(Cause::kTimeout, "no store at " + host + " port " + std::to_string(port) +
                                          " within " + std::to_string(timeout.count()) +
-                                         " ms; tried " + std::to_string(round) + " times:" + tried);
+                                         " ms (does one rank serve it? serve_tcp_store()); tried " +
+                                         std::to_string(round) + " times:" + tried);
     }
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 2, std::chrono::milliseconds(200));

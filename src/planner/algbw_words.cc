@@ -26,7 +26,8 @@ std::string algbw_words(CollectiveKind kind) {
 }
 
 std::string fraction_words(const std::string& bound) {
-  return fmt::format("({}) is the bound as an exact fraction", bound);
+  const bool whole = bound.find('/') == std::string::npos;
+  return whole ? "" : fmt::format("; ({}) is the bound as an exact fraction", bound);
 }
 
 }  // namespace topocoll

@@ -42,7 +42,7 @@ std::string to_json(const ClusterReport& report) {
 }
 
 std::string unit_words(const ClusterReport& report) {
-  return fmt::format("{}; {}", algbw_words(report.kind), fraction_words(report.bound));
+  return fmt::format("{}{}", algbw_words(report.kind), fraction_words(report.bound));
 }
 
 std::string explain(const ClusterReport& report) {

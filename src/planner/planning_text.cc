@@ -88,7 +88,7 @@ std::string unit_words(const PlanningReport& report) {
   const std::string link =
       report.link_gbps > 0 ? fmt::format("; the busiest link carries {:.4g} GB/s", report.link_gbps)
                            : "";
-  return fmt::format("{}{}; {}", algbw_words(report.kind), link, fraction_words(report.bound));
+  return fmt::format("{}{}{}", algbw_words(report.kind), link, fraction_words(report.bound));
 }
 
 std::string explain(const PlanningReport& report) {

@@ -111,9 +111,9 @@ bool has_transfer(const Topology& topology, const std::string& from, const std::
 }
 
 std::string words(const TopologyEdge& edge, const char* what, const Figure& kept,
-                  const Figure& fresh) {
-  return fmt::format("{} of {} → {} ({}) was {:.4g} and is {:.4g}", what, edge.from, edge.to,
-                     edge.kind, *kept.measured, *fresh.measured);
+                  const Figure& fresh, const char* unit = "") {
+  return fmt::format("{} of {} → {} ({}) was {:.6g}{} and is {:.6g}{}", what, edge.from, edge.to,
+                     edge.kind, *kept.measured, unit, *fresh.measured, unit);
 }
 
 }  // namespace
@@ -245,10 +245,11 @@ std::vector<std::string> contradictions(const Topology& kept, const Topology& fr
     for (const TopologyEdge& before : kept.edges) {
       if (before.kind != now.kind || before.from != now.from || before.to != now.to) continue;
       if (contradict(before.latency_ns, now.latency_ns)) {
-        found.push_back(words(now, "the latency", before.latency_ns, now.latency_ns));
+        found.push_back(words(now, "the latency", before.latency_ns, now.latency_ns, " ns"));
       }
       if (contradict(before.bandwidth_gbps, now.bandwidth_gbps)) {
-        found.push_back(words(now, "the bandwidth", before.bandwidth_gbps, now.bandwidth_gbps));
+        found.push_back(
+            words(now, "the bandwidth", before.bandwidth_gbps, now.bandwidth_gbps, " GB/s"));
       }
       for (const auto& [name, figure] : now.figures) {
         const auto earlier = before.figures.find(name);

@@ -205,7 +205,7 @@ std::string describe(const shm::Tuning& t, std::span<const CopyCandidate> copies
                          : std::string("flag not measured");
   const std::uint64_t eager =
       t.ring_from_bytes != 0 ? std::min(t.eager_bytes, t.ring_from_bytes - 1) : t.eager_bytes;
-  text += fmt::format(", slots by {} from {} B, eager to {} B, windows of {} KiB, spin {}", copy,
+  text += fmt::format(", slots by {} from {} B, eager to {} B, windows of {} KiB, {} spins", copy,
                       t.small_copy_bytes, eager, t.window_bytes >> 10, t.spin);
   if (t.meet != 0) text += ", last arriver reduces";
   return text;

@@ -102,9 +102,10 @@ TEST(Os, AFullFileSystemIsAMessageWithSizeAndRoom) {
   EXPECT_TRUE(os().allocate(*fd, 0, 64 << 10, "a small part").ok());
   const Status s = os().allocate(*fd, 64 << 10, 4 << 20, "a large part");
   EXPECT_EQ(s.cause(), Cause::kResource);
-  for (const char* word : {"a large part", "4 MiB", "of 1 MiB free", "No space left"}) {
+  for (const char* word : {"a large part", "4 MiB", "of 1 MiB free in /", "No space left"}) {
     EXPECT_NE(s.text().find(word), std::string::npos) << word << " in: " << s.text();
   }
+  EXPECT_NE(s.text().find(directory.path()), std::string::npos) << s.text();
 }
 
 TEST(Os, AllocatedMemoryIsSharedBetweenMappings) {

@@ -41,7 +41,7 @@ TEST(Status, OperationErrorPrintsTheWholeRecord) {
 
 TEST(Status, OperationErrorWithoutNameOrNumber) {
   EXPECT_EQ(Status::operation(Cause::kAborted, {}, 2, 9, "", "stop").to_string(),
-            "aborted: operation number 9 of epoch 2: stop");
+            "aborted: before operation number 9 of epoch 2: stop");
   EXPECT_EQ(Status::operation(Cause::kTimeout, {1}, 1, 0, "send(u8 x 1, rank 1, tag 0)", "late")
                 .to_string(),
             "timeout: send(u8 x 1, rank 1, tag 0): late");
@@ -52,6 +52,12 @@ TEST(Status, NamesFromElsewhereCannotSteerATerminal) {
   EXPECT_EQ(Status(Cause::kSystem, hostile).text(), "rank?[2J? \xc3\xa9\nnext");
   EXPECT_EQ(Status::operation(Cause::kAborted, {}, 1, 1, "", hostile).text(),
             "rank?[2J? \xc3\xa9\nnext");
+  EXPECT_EQ(Status(Cause::kSystem,
+                   "a\xe2\x80\xae"
+                   "b \xe2\x81\xa9 \xe2\x80\xa6 \xe2\x80")
+                .text(),
+            "a?b ? \xe2\x80\xa6 \xe2\x80")
+      << "marks of direction, but not the ellipsis";
   EXPECT_EQ(Status(Cause::kSystem, "x").annotated("\x1b[1m").text(), "?[1m: x");
 }
 

@@ -149,6 +149,8 @@ TEST(Cluster, PlansThroughTheDoor) {
   ASSERT_TRUE(report.ok()) << report.status().to_string();
   EXPECT_EQ(report->ranks, 16384);
   EXPECT_EQ(report->bound, "819200/2047");
+  EXPECT_NE(unit_words(*report).find("; (819200/2047) is the bound as an exact fraction"),
+            std::string::npos);
   EXPECT_GE(report->plan_gbps, 0.99 * report->bound_gbps);
   EXPECT_EQ(report->lanes.size(), 8U);
   const auto steps = rank_steps(*report, 16383);

@@ -301,10 +301,10 @@ TEST(TopocollCommand, PlansForTheGraphThatTheDocumentationShows) {
   };
   const std::string unit = R"("unit": "GB/s per direction", )";
   const Finished alone = with(unit + nodes);
-  EXPECT_NE(alone.out.find("bound 50 "), std::string::npos) << alone.out << alone.err;
+  EXPECT_NE(alone.out.find("bound 50,"), std::string::npos) << alone.out << alone.err;
   const Finished shares = with(unit + nodes + ", " + shared);
   EXPECT_EQ(shares.status, 0) << shares.err;
-  EXPECT_NE(shares.out.find("bound 40 "), std::string::npos) << shares.out;
+  EXPECT_NE(shares.out.find("bound 40,"), std::string::npos) << shares.out;
   const std::vector<std::pair<std::string, std::string>> wrong = {
       {nodes, R"(unit is missing: write "unit": "GB/s per direction")"},
       {unit + nodes + R"(, "latency_ns": [1])", "latency_ns: 1 latencies for 4 edges"},
