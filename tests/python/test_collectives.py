@@ -282,7 +282,7 @@ def _local_errors(job: Job) -> None:
     with raises("invalid_argument", "share one memory location"):
         dist.all_gather([shared for _ in range(n)], one)
     with raises("invalid_argument", "share one memory location"):
-        dist.recv(shared, 1 - job.rank)
+        dist.recv(shared, (job.rank + 1) % n)
     with raises("unsupported", "CPU tensors"):
         backend().allreduce([torch.empty(2, device="meta")])
     dist.barrier()
