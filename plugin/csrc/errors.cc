@@ -28,14 +28,22 @@ py::object error_object(const Status& status) {
              py::arg("epoch") = status.epoch(), py::arg("seq") = status.seq());
 }
 
-// What Python raised instead; needs the GIL.
-std::exception_ptr as_raised(const py::error_already_set& error) {
-  return std::make_exception_ptr(PythonException(error.value(), error.what()));
-}
-
 std::exception_ptr plain_exception(const Status& status) {
   return std::make_exception_ptr(c10::DistBackendError(
       {__func__, __FILE__, static_cast<std::uint32_t>(__LINE__)}, status.to_string()));
+}
+
+// Runs the handlers of signals that have come, which Python does in the main thread alone. What one
+// raises, as Ctrl-C's does, must not get lost while an exception is made.
+void raise_from_signals() {
+  if (!python_is_alive()) {
+    return;
+  }
+  const py::gil_scoped_acquire gil;
+  if (PyErr_CheckSignals() != 0) {
+    const py::error_already_set raised;
+    throw PythonException(raised.value(), raised.what());
+  }
 }
 
 }  // namespace
@@ -75,23 +83,26 @@ std::exception_ptr exception_for(const Status& status) {
     return plain_exception(status);
   }
   const py::gil_scoped_acquire gil;
-  try {
-    // The handler of a signal that came meanwhile may raise, as Ctrl-C's does. It would run inside
-    // of error_object() otherwise. Nothing is lost: the group raises its error again.
-    if (PyErr_CheckSignals() != 0) {
-      throw py::error_already_set();
+  // Ctrl-C's handler may run in error_object() and raise there: then once more, and Ctrl-C later.
+  bool interrupted = false;
+  std::exception_ptr made;
+  for (int attempt = 0; attempt < 2 && made == nullptr; ++attempt) {
+    try {
+      made = std::make_exception_ptr(PythonException(error_object(status), status.to_string()));
+    } catch (const py::error_already_set& error) {
+      interrupted = interrupted || error.matches(PyExc_KeyboardInterrupt);
     }
-  } catch (const py::error_already_set& error) {
-    return as_raised(error);
   }
-  try {
-    return std::make_exception_ptr(PythonException(error_object(status), status.to_string()));
-  } catch (const py::error_already_set& error) {
-    return error.matches(PyExc_Exception) ? plain_exception(status) : as_raised(error);
+  if (interrupted) {
+    PyErr_SetInterrupt();
   }
+  return made != nullptr ? made : plain_exception(status);
 }
 
-void raise(const Status& status) { std::rethrow_exception(exception_for(status)); }
+void raise(const Status& status) {
+  raise_from_signals();
+  std::rethrow_exception(exception_for(status));
+}
 
 void raise_invalid(const char* operation, const std::string& text) {
   raise(Status(Cause::kInvalidArgument, std::string(operation) + ": " + text));

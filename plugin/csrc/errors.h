@@ -17,10 +17,11 @@ namespace topocoll::plugin {
 void register_error_translation();
 
 /// The exception that stands for `status`, to be thrown or to be put into a Future; it may be
-/// rethrown any number of times. In the main thread the handlers of signals that came meanwhile run
-/// first; what one of them raises (KeyboardInterrupt) takes the place.
+/// rethrown any number of times.
 std::exception_ptr exception_for(const Status& status);
 
+/// Throws that. Handlers of signals that came meanwhile run first, and what one of them raises
+/// (KeyboardInterrupt) takes its place.
 [[noreturn]] void raise(const Status& status);
 
 inline void raise_if_failed(const Status& status) {
