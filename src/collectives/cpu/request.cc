@@ -189,13 +189,15 @@ bool all_agree(const Announcements& all, int ranks) {
   return true;
 }
 
-/// All pairs that differ; each names the rank to blame if it is the only one.
-std::vector<CountMismatch> differing_pairs(const Announcements& all, int ranks) {
+/// All pairs that differ; each names the rank to blame if it is the only one. Without lists a pair
+/// differs both ways, and the lower rank counts as right.
+std::vector<CountMismatch> differing_pairs(const Announcements& all, int ranks, bool listed) {
   std::vector<CountMismatch> pairs;
   for (int to = 0; to < ranks; ++to) {
     for (int from = 0; from < ranks; ++from) {
       const std::uint64_t sent = all.sends(from, to), expected = all.expects(to, from);
-      if (sent != expected) pairs.push_back({to, from, to, sent, expected});
+      if (sent == expected) continue;
+      pairs.push_back({listed ? to : std::max(from, to), from, to, sent, expected});
     }
   }
   return pairs;
@@ -247,12 +249,13 @@ std::optional<CountMismatch> compare_counts(const Announcements& all, int ranks)
     const auto pairs = pairs_that_differ_from_root(all, ranks);
     return pairs.empty() ? std::nullopt : std::optional(blame(pairs, ranks));
   }
-  if (!any_lists_counts(all, ranks)) {  // the usual case, and one that needs no look at every pair
+  const bool listed = any_lists_counts(all, ranks);
+  if (!listed) {  // the usual case, and one that needs no look at every pair
     int r = 1;
     while (r < ranks && all.own(r) == all.own(0)) ++r;
     if (r >= ranks) return std::nullopt;
   }
-  const auto pairs = differing_pairs(all, ranks);
+  const auto pairs = differing_pairs(all, ranks, listed);
   return pairs.empty() ? std::nullopt : std::optional(blame(pairs, ranks));
 }
 
