@@ -81,7 +81,7 @@ def _complex(job: Job) -> None:
     backend().allreduce([mine], options).wait()
     assert torch.allclose(mine, value**job.ranks)
     options.reduceOp = OPS.MAX
-    with raises("invalid_argument", "max of .*Complex"):
+    with raises("invalid_argument", "max of c64"):
         backend().allreduce([mine], options)
 
 
@@ -99,7 +99,7 @@ def _bools(job: Job) -> None:
         flags = torch.tensor([True, job.rank == 0, False])
         dist.all_reduce(flags, op)
         assert bytes_of(flags) == [1, 0, 0]
-    with raises("invalid_argument", "avg of Bool"):
+    with raises("invalid_argument", "avg of bool"):
         dist.all_reduce(torch.tensor([True]), OPS.AVG)
 
 
@@ -210,7 +210,7 @@ def _premul(job: Job) -> None:
         out = torch.empty(10)
         dist.reduce_scatter_tensor(out, inputs[job.rank].repeat(job.ranks), op)
         assert torch.allclose(out, 0.5 * sum(inputs))
-    with raises("invalid_argument", "premul_sum of Int"):
+    with raises("invalid_argument", "premul_sum of i32"):
         dist.all_reduce(torch.ones(2, dtype=torch.int32), dist._make_nccl_premul_sum(2.0))
 
 
@@ -221,7 +221,7 @@ def test_premultiplied_sums_with_both_kinds_of_factor() -> None:
 
 def _bitwise_floats(job: Job) -> None:
     for op in (OPS.BAND, OPS.BOR, OPS.BXOR):
-        with raises(RuntimeError, "of Float is not defined"):
+        with raises(RuntimeError, "of f32 is not defined"):
             dist.all_reduce(torch.ones(2), op)
     dist.barrier()  # the group goes on
 
