@@ -156,21 +156,33 @@ Operation Announcements::call(int rank) const {
 
 namespace {
 
-bool agree(const shm::Descriptor& a, const shm::Descriptor& b) {
+bool any_lists_counts(const Announcements& all, int ranks) {
+  for (int r = 0; r < ranks; ++r) {
+    if (all.lists_counts(r)) return true;
+  }
+  return false;
+}
+
+/// Whether what must agree is counts of pairs of ranks. Where nobody lists any, all have one count.
+bool by_pair(const Announcements& all, int ranks) {
+  return pairwise(all.descriptor(0).kind) && any_lists_counts(all, ranks);
+}
+
+bool agree(const shm::Descriptor& a, const shm::Descriptor& b, bool by_pair) {
   if (a.kind != b.kind || a.type != b.type || a.op != b.op || a.root != b.root) return false;
-  return (a.count == b.count && a.counts_hash == b.counts_hash) || pairwise(a.kind);
+  return by_pair || (a.count == b.count && a.counts_hash == b.counts_hash);
 }
 
 /// The first rank that does not call what most ranks call; where two calls have as many ranks, the one
 /// of the lowest rank counts as right.
-int odd_one_out(const Announcements& all, int ranks) {
+int odd_one_out(const Announcements& all, int ranks, bool by_pair) {
   int model = 0;
   std::ptrdiff_t most = 0;
   std::vector<int> numbers(static_cast<std::size_t>(ranks));
   std::iota(numbers.begin(), numbers.end(), 0);
   for (int r = 0; r < ranks; ++r) {
     const auto as_r = std::count_if(numbers.begin(), numbers.end(), [&](int other) {
-      return agree(all.descriptor(r), all.descriptor(other));
+      return agree(all.descriptor(r), all.descriptor(other), by_pair);
     });
     if (as_r > most) {
       most = as_r;
@@ -178,26 +190,24 @@ int odd_one_out(const Announcements& all, int ranks) {
     }
   }
   return *std::find_if(numbers.begin(), numbers.end(), [&](int r) {
-    return !agree(all.descriptor(model), all.descriptor(r));
+    return !agree(all.descriptor(model), all.descriptor(r), by_pair);
   });
 }
 
-bool all_agree(const Announcements& all, int ranks) {
+bool all_agree(const Announcements& all, int ranks, bool by_pair) {
   for (int r = 1; r < ranks; ++r) {
-    if (!agree(all.descriptor(0), all.descriptor(r))) return false;
+    if (!agree(all.descriptor(0), all.descriptor(r), by_pair)) return false;
   }
   return true;
 }
 
-/// All pairs that differ; each names the rank to blame if it is the only one. Without lists a pair
-/// differs both ways, and the lower rank counts as right.
-std::vector<CountMismatch> differing_pairs(const Announcements& all, int ranks, bool listed) {
+/// All pairs that differ; each names the rank to blame if it is the only one.
+std::vector<CountMismatch> differing_pairs(const Announcements& all, int ranks) {
   std::vector<CountMismatch> pairs;
   for (int to = 0; to < ranks; ++to) {
     for (int from = 0; from < ranks; ++from) {
       const std::uint64_t sent = all.sends(from, to), expected = all.expects(to, from);
-      if (sent == expected) continue;
-      pairs.push_back({listed ? to : std::max(from, to), from, to, sent, expected});
+      if (sent != expected) pairs.push_back({to, from, to, sent, expected});
     }
   }
   return pairs;
@@ -234,28 +244,11 @@ CountMismatch blame(const std::vector<CountMismatch>& pairs, int ranks) {
   return first;
 }
 
-bool any_lists_counts(const Announcements& all, int ranks) {
-  for (int r = 0; r < ranks; ++r) {
-    if (all.lists_counts(r)) return true;
-  }
-  return false;
-}
-
 /// Of announcements that agree in all but counts by pair.
-std::optional<CountMismatch> compare_counts(const Announcements& all, int ranks) {
-  const CollectiveKind kind = all.descriptor(0).kind;
-  if (!pairwise(kind)) return std::nullopt;
-  if (kind != CollectiveKind::kAllToAll) {
-    const auto pairs = pairs_that_differ_from_root(all, ranks);
-    return pairs.empty() ? std::nullopt : std::optional(blame(pairs, ranks));
-  }
-  const bool listed = any_lists_counts(all, ranks);
-  if (!listed) {  // the usual case, and one that needs no look at every pair
-    int r = 1;
-    while (r < ranks && all.own(r) == all.own(0)) ++r;
-    if (r >= ranks) return std::nullopt;
-  }
-  const auto pairs = differing_pairs(all, ranks, listed);
+std::optional<CountMismatch> compare_pairs(const Announcements& all, int ranks) {
+  const auto pairs = all.descriptor(0).kind == CollectiveKind::kAllToAll
+                         ? differing_pairs(all, ranks)
+                         : pairs_that_differ_from_root(all, ranks);
   return pairs.empty() ? std::nullopt : std::optional(blame(pairs, ranks));
 }
 
@@ -263,15 +256,17 @@ std::optional<CountMismatch> compare_counts(const Announcements& all, int ranks)
 
 int find_mismatch(const Context& context, std::uint64_t seq) {
   const Announcements all(context, seq);
-  if (!all_agree(all, context.ranks)) return odd_one_out(all, context.ranks);
-  const auto counts = compare_counts(all, context.ranks);
+  const bool pairs = by_pair(all, context.ranks);
+  if (!all_agree(all, context.ranks, pairs)) return odd_one_out(all, context.ranks, pairs);
+  if (!pairs) return -1;
+  const auto counts = compare_pairs(all, context.ranks);
   return counts ? counts->culprit : -1;
 }
 
 std::optional<CountMismatch> find_count_mismatch(const Context& context, std::uint64_t seq) {
   const Announcements all(context, seq);
-  const bool listed = all_agree(all, context.ranks) && any_lists_counts(all, context.ranks);
-  return listed ? compare_counts(all, context.ranks) : std::nullopt;
+  if (!by_pair(all, context.ranks) || !all_agree(all, context.ranks, true)) return std::nullopt;
+  return compare_pairs(all, context.ranks);
 }
 
 }  // namespace topocoll

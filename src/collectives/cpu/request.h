@@ -1,5 +1,6 @@
-// Request: one operation as this rank sees it, with what it announces to the others; and the comparison
-// of all announcements, which every rank makes with the same result before any output is written.
+// Request: one operation as this rank sees it, with what it announces to the others; and the
+// comparison of all announcements, which every rank makes with the same result before any output is
+// written.
 //
 // Which counts must agree, by kind:
 //   all_reduce, broadcast, reduce, barrier   count
@@ -7,6 +8,7 @@
 //   gather, scatter                          the root's list against each rank's own count
 //   all_to_all                               what i sends to j against what j expects from i
 // Where a list is needed and its entries differ, it leads the rank's slot (flag kCounts).
+// Where no rank lists counts, all ranks of these three kinds have one count, too.
 #pragma once
 
 #include <cstddef>
